@@ -1,0 +1,275 @@
+//! The batch protocol: what a batch pins, what it leaves, and what the ledger keeps of it.
+//!
+//! plan -> query -> detect -> commit -> sink. A batch is a function of its [`Plan`]; it has happened when its [`Commit`]
+//! is durable; nothing leaves the host before that, and nothing is computed again after it.
+
+use std::collections::BTreeMap;
+
+use arrow_array::RecordBatch;
+use serde::{Deserialize, Serialize};
+
+use crate::alarm::AlarmEvent;
+use crate::fault::Fault;
+use crate::id::{BatchId, Digest, Name, RunKey};
+use crate::stream::Offsets;
+use crate::time::Time;
+
+/// The output that every scenario has: one row per change of an alarm. Also its table's name.
+pub const ALARM_EVENTS: &str = "alarm_events";
+/// The output that every scenario and stream has: rows that could not be used. Also its table's name.
+pub const DEAD_LETTERS: &str = "dead_letters";
+
+/// Columns that the host appends to every output's rows: T of the batch.
+pub const BATCH_TIME: &str = "_batch_time";
+/// N of the batch.
+pub const BATCH_ID: &str = "_batch_id";
+/// The scenario, `tenant/scenario`.
+pub const SCENARIO: &str = "_scenario";
+/// The ruleset's digest.
+pub const RULESET: &str = "_ruleset";
+
+/// The stages, one word each in modules, spans, metrics, configuration and errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Stage {
+    Ingest,
+    Plan,
+    Query,
+    Detect,
+    Commit,
+    Sink,
+}
+
+impl Stage {
+    /// The word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ingest => "ingest",
+            Self::Plan => "plan",
+            Self::Query => "query",
+            Self::Detect => "detect",
+            Self::Commit => "commit",
+            Self::Sink => "sink",
+        }
+    }
+}
+
+/// What a batch sees of one stream: exactly the rows below `upto` (and at or above `from` for new rows) whose event time
+/// is at or after `floor`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamPin {
+    /// Generation of the stream's definition.
+    pub generation: u32,
+    /// Where the previous batch of this run ended.
+    pub from: Offsets,
+    /// Where this one ends.
+    pub upto: Offsets,
+    /// T - retention.
+    pub floor: Time,
+    /// Latest event time below `upto` less the lateness, the least of all partitions; none before the first row.
+    pub watermark: Option<Time>,
+    /// Whether the source had been read up to its end at T. A batch with an unread source cannot call an alarm over.
+    pub read: bool,
+}
+
+/// Grid times that were not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The first of them.
+    pub first: Time,
+    /// The last of them.
+    pub last: Time,
+    /// How many.
+    pub count: u64,
+}
+
+/// Everything a batch is a function of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Run and scenario.
+    pub key: RunKey,
+    /// N.
+    pub id: BatchId,
+    /// T, a grid time, greater than that of N - 1.
+    pub time: Time,
+    /// What it runs on.
+    pub ruleset: Digest,
+    /// Which attempt at N this is, from 1.
+    pub attempt: u32,
+    /// Positions by stream.
+    pub streams: BTreeMap<Name, StreamPin>,
+    /// Versions of reference tables: Delta version, or digest.
+    #[serde(default)]
+    pub tables: BTreeMap<Name, String>,
+    /// Grid times between N - 1 and this one that were not run.
+    #[serde(default)]
+    pub skipped: Option<Skipped>,
+}
+
+impl Plan {
+    /// The seed of everything random in the batch: of tenant, scenario and T, so that re-runs and replays agree.
+    pub fn seed(&self) -> [u8; 32] {
+        Digest::of_parts([
+            self.key.scenario.to_string().as_bytes(),
+            &self.time.micros().to_le_bytes(),
+        ])
+        .0
+    }
+}
+
+/// What a batch came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The plugin judged; silence means that all is well.
+    Judged,
+    /// The plugin ran and could not judge; nothing auto-clears.
+    NoVerdict,
+    /// It failed for good; state is untouched.
+    Failed(Fault),
+}
+
+/// Whose keys these are. Spaces never see each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Space {
+    /// The plugin's, of one version of its state schema.
+    Plugin(u32),
+    /// Current alarms: key = [`alarm_key`], value = JSON of [`crate::AlarmState`].
+    Alarms,
+}
+
+/// The state key of an alarm: type and key values, each preceded by its length, never joined.
+pub fn alarm_key(name: &str, key: &[String]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for part in std::iter::once(name).chain(key.iter().map(String::as_str)) {
+        out.extend_from_slice(&(part.len() as u32).to_be_bytes());
+        out.extend_from_slice(part.as_bytes());
+    }
+    out
+}
+
+/// A value of keyed state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateValue {
+    /// Its bytes.
+    pub value: Vec<u8>,
+    /// A batch whose T is at or after this does not see it.
+    pub expires: Option<Time>,
+}
+
+/// A change of keyed state. The ledger adds the before-image when it commits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateWrite {
+    /// Whose key.
+    pub space: Space,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value from now on; none deletes.
+    pub after: Option<StateValue>,
+}
+
+/// Rows for one sink.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Name of the output; with the run it makes the sink's id.
+    pub output: Name,
+    /// The lake table that it goes to.
+    pub table: Name,
+    /// The rows, host columns included.
+    pub rows: RecordBatch,
+}
+
+/// How long the stages took, in microseconds. `commit` and `sink` are not known when a record is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct StageMicros {
+    pub plan: u64,
+    pub query: u64,
+    pub detect: u64,
+    pub rule: u64,
+}
+
+/// What a batch leaves, to be written in one atomic, synced step.
+#[derive(Debug, Clone)]
+pub struct Commit {
+    /// What it was a function of.
+    pub plan: Plan,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// Changes of keyed state, at most one per key.
+    pub state: Vec<StateWrite>,
+    /// Changes of alarms, also as rows in the output [`ALARM_EVENTS`].
+    pub events: Vec<AlarmEvent>,
+    /// Rows for sinks, at most one entry per output.
+    pub outputs: Vec<Output>,
+    /// Rows of the streams that the batch could see.
+    pub rows_in: u64,
+    /// Alarms that the plugin raised.
+    pub raised: u64,
+    /// Time the stages took.
+    pub micros: StageMicros,
+}
+
+/// What the ledger tells of an output without reading it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputSummary {
+    /// Name of the output.
+    pub output: Name,
+    /// The lake table.
+    pub table: Name,
+    /// Number of rows.
+    pub rows: u64,
+    /// Size as kept.
+    pub bytes: u64,
+    /// Of the kept bytes.
+    pub digest: Digest,
+}
+
+/// A committed batch, as the ledger keeps it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BatchRecord {
+    /// What it was a function of.
+    pub plan: Plan,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// Changes of alarms.
+    pub events: Vec<AlarmEvent>,
+    /// Its outputs.
+    pub outputs: Vec<OutputSummary>,
+    /// Number of changed state keys.
+    pub state_changes: u64,
+    /// Rows of the streams that the batch could see.
+    pub rows_in: u64,
+    /// Alarms that the plugin raised.
+    pub raised: u64,
+    /// Time the stages took.
+    pub micros: StageMicros,
+    /// Digest of the record before it in its run; zeros for the first. A damaged journal shows as a break in this chain.
+    pub previous: Digest,
+    /// Digest over `previous` and everything committed with this batch.
+    pub digest: Digest,
+}
+
+/// An output that a sink has not drained yet.
+#[derive(Debug, Clone)]
+pub struct PendingOutput {
+    /// The batch that made it.
+    pub batch: BatchId,
+    /// The lake table.
+    pub table: Name,
+    /// The ruleset that made it.
+    pub ruleset: Digest,
+    /// The rows.
+    pub rows: RecordBatch,
+}
+
+/// How far a sink is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkCursor {
+    /// All outputs up to this batch have been drained.
+    pub drained_to: BatchId,
+    /// Identity of the table that holds them, to notice one that was made anew.
+    pub table_id: Option<String>,
+}

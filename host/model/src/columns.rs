@@ -1,0 +1,221 @@
+//! Kinds of columns, and how they map to Arrow.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// The kinds a guest knows. Mirrors `kind` of the WIT: smaller ints widen to int64, uint64 is decimal(20,0), time and
+/// duration are int64 microseconds, lists, structs, maps and intervals are json.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Kind {
+    Boolean,
+    Int64,
+    Float64,
+    Decimal,
+    Text,
+    Bytes,
+    /// Microseconds since the epoch, UTC.
+    Timestamp,
+    Date,
+    Json,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Boolean => "boolean",
+            Self::Int64 => "int64",
+            Self::Float64 => "float64",
+            Self::Decimal => "decimal",
+            Self::Text => "text",
+            Self::Bytes => "bytes",
+            Self::Timestamp => "timestamp",
+            Self::Date => "date",
+            Self::Json => "json",
+        })
+    }
+}
+
+/// The kind that a guest sees an Arrow type as.
+pub fn kind_of(ty: &DataType) -> Kind {
+    use DataType as D;
+    match ty {
+        D::Boolean => Kind::Boolean,
+        D::Int8 | D::Int16 | D::Int32 | D::Int64 | D::UInt8 | D::UInt16 | D::UInt32 => Kind::Int64,
+        D::Time32(_) | D::Time64(_) | D::Duration(_) => Kind::Int64,
+        D::Float16 | D::Float32 | D::Float64 => Kind::Float64,
+        D::UInt64 | D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) | D::Decimal256(..) => {
+            Kind::Decimal
+        }
+        D::Utf8 | D::LargeUtf8 | D::Utf8View | D::Null => Kind::Text,
+        D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => Kind::Bytes,
+        D::Timestamp(..) => Kind::Timestamp,
+        D::Date32 | D::Date64 => Kind::Date,
+        D::Dictionary(_, value) => kind_of(value),
+        _ => Kind::Json,
+    }
+}
+
+/// The Arrow type of timestamps everywhere in the host: microseconds, UTC. Delta's `timestamp`.
+pub fn timestamp_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// A column type as written in a stream or table definition: `boolean`, `int32`, `int64`, `float64`, `decimal(P,S)`,
+/// `text`, `bytes`, `timestamp`, `date`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum ColumnType {
+    Boolean,
+    Int32,
+    Int64,
+    Float64,
+    Decimal { precision: u8, scale: i8 },
+    Text,
+    Bytes,
+    Timestamp,
+    Date,
+}
+
+impl ColumnType {
+    /// As Arrow's type.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::Boolean => DataType::Boolean,
+            Self::Int32 => DataType::Int32,
+            Self::Int64 => DataType::Int64,
+            Self::Float64 => DataType::Float64,
+            Self::Decimal { precision, scale } => DataType::Decimal128(precision, scale),
+            Self::Text => DataType::Utf8,
+            Self::Bytes => DataType::Binary,
+            Self::Timestamp => timestamp_type(),
+            Self::Date => DataType::Date32,
+        }
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Boolean => "boolean",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Float64 => "float64",
+            Self::Decimal { precision, scale } => return write!(f, "decimal({precision},{scale})"),
+            Self::Text => "text",
+            Self::Bytes => "bytes",
+            Self::Timestamp => "timestamp",
+            Self::Date => "date",
+        })
+    }
+}
+impl std::str::FromStr for ColumnType {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        Ok(match s {
+            "boolean" => Self::Boolean,
+            "int32" => Self::Int32,
+            "int64" => Self::Int64,
+            "float64" => Self::Float64,
+            "text" => Self::Text,
+            "bytes" => Self::Bytes,
+            "timestamp" => Self::Timestamp,
+            "date" => Self::Date,
+            _ => return decimal(s).ok_or_else(|| {
+                format!("'{s}' is no column type: use boolean, int32, int64, float64, decimal(P,S), text, bytes, timestamp or date")
+            }),
+        })
+    }
+}
+fn decimal(s: &str) -> Option<ColumnType> {
+    let (p, s) = s
+        .strip_prefix("decimal(")?
+        .strip_suffix(')')?
+        .split_once(',')?;
+    let (precision, scale) = (p.trim().parse().ok()?, s.trim().parse().ok()?);
+    let fits =
+        (1..=38).contains(&precision) && scale >= 0 && scale <= i8::try_from(precision).ok()?;
+    fits.then_some(ColumnType::Decimal { precision, scale })
+}
+impl Serialize for ColumnType {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+impl<'de> Deserialize<'de> for ColumnType {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A column as a guest sees it and as a plugin's `describe` declares outputs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FieldDef {
+    /// Column name.
+    pub name: String,
+    /// Its kind.
+    pub kind: Kind,
+    /// Whether it may be null.
+    pub nullable: bool,
+}
+
+/// The Arrow type in which an output column of a kind is kept. Decimals of outputs are decimal(38,9), json is text.
+pub fn output_type(kind: Kind) -> DataType {
+    match kind {
+        Kind::Boolean => DataType::Boolean,
+        Kind::Int64 => DataType::Int64,
+        Kind::Float64 => DataType::Float64,
+        Kind::Decimal => DataType::Decimal128(38, 9),
+        Kind::Text | Kind::Json => DataType::Utf8,
+        Kind::Bytes => DataType::Binary,
+        Kind::Timestamp => timestamp_type(),
+        Kind::Date => DataType::Date32,
+    }
+}
+
+/// The Arrow schema of declared output fields.
+pub fn output_schema(fields: &[FieldDef]) -> SchemaRef {
+    Arc::new(Schema::new(
+        fields
+            .iter()
+            .map(|f| Field::new(&f.name, output_type(f.kind), f.nullable))
+            .collect::<Vec<_>>(),
+    ))
+}
+
+/// One value: what a guest binds to a query or a rule, or puts into an alarm's fields.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Scalar {
+    Null,
+    Boolean(bool),
+    Int64(i64),
+    Float64(f64),
+    /// Decimal text, such as `-12.50`.
+    Decimal(String),
+    Text(String),
+    Bytes(Vec<u8>),
+    /// Microseconds since the epoch, UTC.
+    Timestamp(i64),
+}
+
+impl Scalar {
+    /// The value's kind; none for null, which fits everywhere.
+    pub fn kind(&self) -> Option<Kind> {
+        Some(match self {
+            Self::Null => return None,
+            Self::Boolean(_) => Kind::Boolean,
+            Self::Int64(_) => Kind::Int64,
+            Self::Float64(_) => Kind::Float64,
+            Self::Decimal(_) => Kind::Decimal,
+            Self::Text(_) => Kind::Text,
+            Self::Bytes(_) => Kind::Bytes,
+            Self::Timestamp(_) => Kind::Timestamp,
+        })
+    }
+}

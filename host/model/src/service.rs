@@ -1,0 +1,255 @@
+//! What people and programs ask of a host: the answers of the command line, the socket and REST, in one form.
+//!
+//! Field names are stable: they are what `--json` prints.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::alarm::{AlarmEvent, AlarmState};
+use crate::batch::{BatchRecord, Outcome, Plan};
+use crate::fault::Fault;
+use crate::id::{BatchId, Digest, Incarnation, Name, RunKey, ScenarioId};
+use crate::port::{LogLine, Notice, Usage};
+use crate::stream::Offsets;
+use crate::time::Time;
+
+/// `weir status`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// When it was asked.
+    pub time: Time,
+    /// Whether a host is running, or the folder was opened to answer this.
+    pub live: bool,
+    /// The ledger's identity.
+    pub ledger: Incarnation,
+    /// Scenarios in order.
+    pub scenarios: Vec<ScenarioStatus>,
+    /// Streams in order.
+    pub streams: Vec<StreamStatus>,
+}
+
+/// What a scenario does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScenarioState {
+    /// It ticks (or waits for its streams).
+    Running,
+    /// It does not tick until its ruleset changes or somebody resumes it; `fault` says why.
+    Parked,
+    /// It does not tick: removed, ended, or no version of it was ever good.
+    Stopped,
+}
+
+/// One scenario.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ScenarioStatus {
+    pub tenant: Name,
+    pub scenario: Name,
+    pub state: ScenarioState,
+    /// Digest of the active ruleset.
+    pub ruleset: Option<Digest>,
+    pub active_since: Option<Time>,
+    pub plugin: Option<PluginStatus>,
+    pub rules: Vec<FileStatus>,
+    pub pending: Option<Notice>,
+    pub rejected: Option<Notice>,
+    /// Digest that an operator pinned.
+    pub pinned: Option<Digest>,
+    /// Why it is parked.
+    pub fault: Option<Fault>,
+    pub last_batch: Option<BatchStatus>,
+    /// Grid times that were not run, since the scenario's first batch.
+    pub skipped_ticks: u64,
+    pub sinks: Vec<SinkStatus>,
+    /// Alarms that are open or stale.
+    pub open_alarms: u64,
+}
+
+/// The plugin of a ruleset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PluginStatus {
+    pub name: String,
+    pub version: String,
+    pub digest: Digest,
+}
+
+/// A file of a ruleset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct FileStatus {
+    pub name: Name,
+    pub file: String,
+    pub digest: Digest,
+}
+
+/// The latest batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct BatchStatus {
+    pub id: BatchId,
+    pub time: Time,
+    pub ruleset: Digest,
+    pub rows_in: u64,
+    /// Alarms raised.
+    pub alarms: u64,
+    /// `judged`, `no_verdict` or `failed`.
+    pub outcome: String,
+    /// Milliseconds by stage (`plan`, `query`, `detect`, `rule`, `commit`) and `total`. `detect` contains `query` and
+    /// `rule`.
+    pub duration_ms: BTreeMap<String, f64>,
+}
+
+/// A sink of a scenario.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct SinkStatus {
+    pub sink: Name,
+    pub drained_to: Option<BatchId>,
+    /// Committed outputs that it has not drained.
+    pub behind: u64,
+    /// Why it does not move, if it does not.
+    pub fault: Option<Fault>,
+}
+
+/// One stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct StreamStatus {
+    pub tenant: Name,
+    pub stream: Name,
+    pub generation: u32,
+    pub offsets: Offsets,
+    pub flushed: Offsets,
+    pub watermark: Option<Time>,
+    pub window_rows: u64,
+    pub window_bytes: u64,
+    pub dead_letters: u64,
+    pub late_rows: u64,
+    pub rejected: Option<Notice>,
+    pub fault: Option<Fault>,
+}
+
+/// Rows for people and programs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rows {
+    /// Column names, in order.
+    pub columns: Vec<String>,
+    /// Arrow types of the columns, as text.
+    pub types: Vec<String>,
+    /// One object a row; timestamps as RFC 3339.
+    pub rows: Vec<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// `weir batch --at`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct SideReport {
+    pub plan: Plan,
+    /// The committed batch that was replayed.
+    pub replayed: Option<BatchId>,
+    pub outcome: Outcome,
+    /// Rows by output, exactly as a commit would hold them.
+    pub outputs: BTreeMap<Name, Rows>,
+    /// Digest over the outputs' Arrow bytes, by output: equal for the live batch and its replay.
+    pub output_digests: BTreeMap<Name, Digest>,
+    /// Alarm changes.
+    pub events: Vec<AlarmEvent>,
+    pub raised: u64,
+    pub rows_in: u64,
+    pub log: Vec<LogText>,
+    pub usage: Usage,
+}
+
+/// A line of a plugin's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct LogText {
+    pub level: String,
+    pub message: String,
+}
+
+impl From<&LogLine> for LogText {
+    fn from(line: &LogLine) -> Self {
+        Self {
+            level: line.level.to_owned(),
+            message: line.message.clone(),
+        }
+    }
+}
+
+/// A ruleset of a scenario's history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct HistoryEntry {
+    pub digest: Digest,
+    /// When it became active, or was found bad.
+    pub time: Time,
+    /// `active`, `rejected`, `pinned` or `unpinned`.
+    pub event: String,
+    /// Why: the first problem, or what changed against the one before (paths).
+    pub reason: String,
+}
+
+/// One page of alarm events, oldest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Events {
+    /// The events.
+    pub events: Vec<AlarmEvent>,
+    /// Ask with this for what comes next: the latest batch seen, by scenario.
+    pub next: BTreeMap<String, BatchId>,
+}
+
+/// Whether the host is ready for work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// All streams have reached their committed positions and the first look at the store is done.
+    pub ready: bool,
+    /// What is waited for.
+    pub waiting: Vec<String>,
+}
+
+/// A host, seen from outside. Calls block. Answered by the running host, or by an opened data folder.
+pub trait Service: Send + Sync {
+    /// Everything at a glance.
+    fn status(&self) -> Result<Status, Fault>;
+    /// Whether it is ready.
+    fn ready(&self) -> Readiness;
+    /// Current alarms; of one scenario or all; cleared ones only when asked for.
+    fn alarms(
+        &self,
+        scenario: Option<&ScenarioId>,
+        cleared: bool,
+    ) -> Result<Vec<AlarmState>, Fault>;
+    /// Alarm events after the given batches (`tenant/scenario` -> N), at most `limit`. An absent scenario starts at its
+    /// beginning; `wait_ms` waits that long for the first one.
+    fn events(
+        &self,
+        after: &BTreeMap<String, BatchId>,
+        limit: usize,
+        wait_ms: u64,
+    ) -> Result<Events, Fault>;
+    /// SQL over lake tables, hot windows (by stream name) and current alarms (`current_alarms`) of a tenant.
+    fn query(&self, tenant: &Name, sql: &str) -> Result<Rows, Fault>;
+    /// Batches of a run after N, in order.
+    fn ledger(
+        &self,
+        key: &RunKey,
+        after: Option<BatchId>,
+        limit: usize,
+    ) -> Result<Vec<BatchRecord>, Fault>;
+    /// A side run. `latest`: today's ruleset and data instead of the recorded ones.
+    fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault>;
+    /// Rulesets of a scenario, newest first.
+    fn history(&self, id: &ScenarioId) -> Result<Vec<HistoryEntry>, Fault>;
+    /// Pins a ruleset: the given one, or the one before the active. Answers the digest.
+    fn rollback(&self, id: &ScenarioId, to: Option<Digest>) -> Result<Digest, Fault>;
+    /// Undoes a pin.
+    fn unpin(&self, id: &ScenarioId) -> Result<(), Fault>;
+    /// Erases a removed scenario.
+    fn forget(&self, id: &ScenarioId) -> Result<(), Fault>;
+    /// Lets a parked scenario go on.
+    fn resume(&self, id: &ScenarioId) -> Result<(), Fault>;
+}
