@@ -100,7 +100,7 @@ pub enum FaultKind {
 }
 
 /// A fault with everything its owner needs to act on it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub struct Fault {
     /// Who has to act.
     pub whose: Whose,
@@ -298,7 +298,7 @@ pub enum DataError {
 }
 
 /// How a call from the guest to the host can end badly.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The guest sees it and may go on.
     #[error(transparent)]
