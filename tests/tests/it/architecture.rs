@@ -23,6 +23,18 @@ const BINARY: &str = "weir";
 /// Files that may use `unsafe`, and say there why it is sound.
 const MAY_BE_UNSAFE: [&str; 1] = ["host/sandbox/src/cache.rs"];
 const LONGEST_FILE: usize = 500;
+/// What must be in the lock file in one version.
+const ONCE: [&str; 9] = [
+    "arrow-array",
+    "arrow-schema",
+    "datafusion",
+    "deltalake-core",
+    "object_store",
+    "parquet",
+    "tokio",
+    "wasmtime",
+    "zen-engine",
+];
 
 const SECTIONS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
@@ -220,6 +232,59 @@ fn xtask_depends_on_a_hash_alone() {
         names,
         ["blake3"],
         "`cargo xtask` must start in seconds on a fresh machine"
+    );
+}
+
+/// Packages of the lock file: name, version, source.
+fn locked() -> Vec<(String, String, Option<String>)> {
+    let text = fs::read_to_string(root().join("Cargo.lock")).expect("a lock file");
+    let lock: toml::Table = text.parse().expect("a valid lock file");
+    let packages = lock["package"].as_array().expect("packages");
+    packages
+        .iter()
+        .map(|p| {
+            let field = |name: &str| p.get(name).and_then(toml::Value::as_str).map(str::to_owned);
+            let (name, version) = (field("name"), field("version"));
+            (
+                name.expect("a name"),
+                version.expect("a version"),
+                field("source"),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn engines_and_their_vocabulary_are_in_the_build_once() {
+    let all = locked();
+    let mut broken = Vec::new();
+    for name in ONCE {
+        let versions: Vec<&str> = all
+            .iter()
+            .filter(|(n, _, _)| n == name)
+            .map(|(_, version, _)| version.as_str())
+            .collect();
+        if versions.len() != 1 {
+            broken.push(format!("{name}: {versions:?}"));
+        }
+    }
+    assert_none(
+        &broken,
+        "two versions of these are two types of the same name, and minutes of compiling",
+    );
+}
+
+#[test]
+fn everything_comes_from_the_registry() {
+    let broken: Vec<String> = locked()
+        .into_iter()
+        .filter_map(|(name, _, source)| Some((name, source?)))
+        .filter(|(_, source)| !source.starts_with("registry+"))
+        .map(|(name, source)| format!("{name}: {source}"))
+        .collect();
+    assert_none(
+        &broken,
+        "a dependency from a repository can vanish or change",
     );
 }
 
