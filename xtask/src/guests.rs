@@ -12,7 +12,8 @@ use crate::toolchain::{Guest, TARGET};
 
 /// Everything that a component depends on, beside the compiler. A folder that a guest includes a file from belongs here.
 const SOURCES: [&str; 3] = ["plugins", "tests/guests", "wit"];
-const WORKSPACE: &str = "plugins/Cargo.toml";
+/// The guests' own workspace.
+pub const WORKSPACE: &str = "plugins/Cargo.toml";
 /// The plugin that swap tests need in many versions.
 const TAGGED_PACKAGE: &str = "s1-syslog";
 const TAGGED_FILE: &str = "s1_syslog";
@@ -31,7 +32,7 @@ pub fn build(paths: &Paths, guest: &Guest) -> Outcome {
     for old in wasm_files(&built)? {
         std::fs::remove_file(&old).map_err(|e| format!("cannot remove {}: {e}", old.display()))?;
     }
-    run(&mut cargo_build(paths, guest))?;
+    run(&mut cargo_for(paths, guest, "build"))?;
     let made = wasm_files(&built)?;
     if made.is_empty() {
         return Err(format!(
@@ -55,7 +56,7 @@ pub fn build_tagged(paths: &Paths, guest: &Guest, tag: &str) -> Outcome {
     if stamp.holds() {
         return Ok(());
     }
-    run(cargo_build(paths, guest)
+    run(cargo_for(paths, guest, "build")
         .args(["--package", TAGGED_PACKAGE])
         .env(TAG, tag))?;
     let name = format!("{TAGGED_FILE}.wasm");
@@ -91,10 +92,11 @@ fn tagged(paths: &Paths, tag: &str) -> PathBuf {
     paths.guests().join(format!("{TAGGED_FILE}+{tag}.wasm"))
 }
 
-fn cargo_build(paths: &Paths, guest: &Guest) -> Command {
+/// Cargo for components: `build`, or what else takes the same arguments.
+pub fn cargo_for(paths: &Paths, guest: &Guest, what: &str) -> Command {
     let mut command = guest.cargo(paths);
     command
-        .args(["build", "--release", "--target", TARGET])
+        .args([what, "--release", "--target", TARGET])
         .args(["--manifest-path", WORKSPACE, "--target-dir"])
         .arg(build_target(paths))
         // Flags and profiles that a developer sets for the host are not meant for guests, and are not in the stamp.

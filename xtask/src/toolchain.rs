@@ -30,6 +30,11 @@ impl Guest {
         command
     }
 
+    /// Whether it can lint as well. The one from Debian's packages cannot.
+    pub fn has_clippy(&self) -> bool {
+        self.name.is_none()
+    }
+
     /// Which compiler it is, to the commit.
     pub fn version(&self, paths: &Paths) -> Result<String, String> {
         output(rustc(&paths.root, self.name).arg("-vV"))
