@@ -56,9 +56,7 @@ impl Args {
     pub fn rest(self) -> Result<Vec<String>, String> {
         match self.words.first() {
             None => Ok(self.rest),
-            Some(word) => Err(format!(
-                "'{word}' is not understood; arguments to pass on come after --"
-            )),
+            Some(word) => Err(format!("'{word}' is not understood; arguments to pass on come after --")),
         }
     }
 }
@@ -82,15 +80,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_left_over_is_named() {
-        assert_eq!(
-            args("--dir --keep").value("--dir"),
-            Err("--dir needs a value".to_owned())
-        );
+        assert_eq!(args("--dir --keep").value("--dir"), Err("--dir needs a value".to_owned()));
         assert!(args("--kep").end().is_err_and(|e| e.contains("--kep")));
         assert!(args("-- a").end().is_err());
-        assert_eq!(
-            args("-- a --b").rest(),
-            Ok(vec!["a".to_owned(), "--b".to_owned()])
-        );
+        assert_eq!(args("-- a --b").rest(), Ok(vec!["a".to_owned(), "--b".to_owned()]));
     }
 }

@@ -54,9 +54,7 @@ pub fn build(paths: &Paths) -> Outcome {
     let own = own_sysroot(paths)?;
     remove_dir(&dir)?;
     let std = lay_out(&dir, &own, &host(paths)?)?;
-    run(Command::new("rustup")
-        .args(["toolchain", "link", NAME])
-        .arg(&dir))?;
+    run(Command::new("rustup").args(["toolchain", "link", NAME]).arg(&dir))?;
     build_std(paths, &dir.join("build"), &std)?;
     // Last, so that what was cut short is made again.
     write(&dir.join("stamp"), &stamp(&versions, &own))
@@ -87,13 +85,10 @@ fn host(paths: &Paths) -> Result<String, String> {
 /// Versions of the packages, when all are installed.
 fn installed() -> Option<String> {
     let listed = output(
-        Command::new("dpkg-query")
-            .args(["-W", "-f", "${db:Status-Status} ${Package} ${Version}\n"])
-            .args(PACKAGES),
+        Command::new("dpkg-query").args(["-W", "-f", "${db:Status-Status} ${Package} ${Version}\n"]).args(PACKAGES),
     )
     .ok()?;
-    let all = listed.lines().count() == PACKAGES.len()
-        && listed.lines().all(|line| line.starts_with("installed "));
+    let all = listed.lines().count() == PACKAGES.len() && listed.lines().all(|line| line.starts_with("installed "));
     all.then_some(listed)
 }
 
@@ -120,12 +115,7 @@ fn install_packages() -> Outcome {
         .args(["install", "-y", "-qq", "--no-install-recommends"])
         .args(PACKAGES)
         .env("DEBIAN_FRONTEND", "noninteractive"))
-    .map_err(|why| {
-        format!(
-            "{why}\nby hand: apt-get install --no-install-recommends {}",
-            PACKAGES.join(" ")
-        )
-    })
+    .map_err(|why| format!("{why}\nby hand: apt-get install --no-install-recommends {}", PACKAGES.join(" ")))
 }
 
 /// Makes the folder as described above, without the library; returns where the library goes.
@@ -134,16 +124,10 @@ fn lay_out(dir: &Path, own: &Path, host: &str) -> Result<PathBuf, String> {
     let debian = Path::new(&debian).join("lib/rustlib");
     let linkers = own.join("lib/rustlib").join(host).join("bin");
     if !linkers.join("wasm-component-ld").is_file() {
-        return Err(format!(
-            "{} has no wasm-component-ld: the toolchain in use is not rustup's",
-            linkers.display()
-        ));
+        return Err(format!("{} has no wasm-component-ld: the toolchain in use is not rustup's", linkers.display()));
     }
     let rustlib = dir.join("lib/rustlib");
-    link(
-        &debian.join(host).join("lib"),
-        &rustlib.join(host).join("lib"),
-    )?;
+    link(&debian.join(host).join("lib"), &rustlib.join(host).join("lib"))?;
     link(&debian.join("src"), &rustlib.join("src"))?;
     link(&linkers, &rustlib.join(host).join("bin"))?;
     // No clippy: its driver works with its own rustc's library only.
@@ -156,10 +140,7 @@ fn lay_out(dir: &Path, own: &Path, host: &str) -> Result<PathBuf, String> {
     for tool in ["rustc", "rustdoc"] {
         let path = dir.join("bin").join(tool);
         let sysroot = dir.display();
-        write(
-            &path,
-            &format!("#!/bin/sh\nexec /usr/bin/{tool} --sysroot '{sysroot}' \"$@\"\n"),
-        )?;
+        write(&path, &format!("#!/bin/sh\nexec /usr/bin/{tool} --sysroot '{sysroot}' \"$@\"\n"))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
             .map_err(|e| format!("cannot make {} executable: {e}", path.display()))?;
     }

@@ -29,17 +29,14 @@ pub struct Options {
 impl Options {
     /// Takes them from the command line.
     pub fn from(args: &mut Args) -> Result<Self, String> {
-        let seconds = args.value("--for")?.map(|text| {
-            text.parse()
-                .map_err(|_| format!("--for takes a number of seconds, not '{text}'"))
-        });
+        let seconds = args
+            .value("--for")?
+            .map(|text| text.parse().map_err(|_| format!("--for takes a number of seconds, not '{text}'")));
         Ok(Self {
             example: args.value("--example")?.unwrap_or("network-cep".to_owned()),
             dir: args.value("--dir")?.map(PathBuf::from),
             keep: args.flag("--keep"),
-            listen: args
-                .value("--listen")?
-                .unwrap_or("127.0.0.1:8470".to_owned()),
+            listen: args.value("--listen")?.unwrap_or("127.0.0.1:8470".to_owned()),
             seconds: seconds.transpose()?,
         })
     }
@@ -67,10 +64,7 @@ pub fn run(paths: &Paths, options: &Options) -> Outcome {
     }
     make_dir(&dir.join("data"))?;
     let weir = paths.target.join("debug/weir");
-    println!(
-        "{}",
-        introduction(&options.example, &dir, &weir, &options.listen)
-    );
+    println!("{}", introduction(&options.example, &dir, &weir, &options.listen));
 
     // This process becomes the shell: nobody is left in between who would have to pass a signal on.
     let failed = Command::new("sh")
@@ -126,18 +120,12 @@ fn copy_tree(from: &Path, to: &Path) -> Outcome {
 fn make_run_folder(dir: &Path, keep: bool) -> Outcome {
     let used = dir.exists() && !list(dir)?.is_empty();
     if used && !dir.join(MARK).exists() {
-        return Err(format!(
-            "{} is not empty and was not made by this command: choose another --dir",
-            dir.display()
-        ));
+        return Err(format!("{} is not empty and was not made by this command: choose another --dir", dir.display()));
     }
     if !keep {
         remove_dir(dir)?;
     }
-    write(
-        &dir.join(MARK),
-        "made by cargo xtask demo, and made anew by it\n",
-    )
+    write(&dir.join(MARK), "made by cargo xtask demo, and made anew by it\n")
 }
 
 fn free(address: &str) -> Outcome {
@@ -183,13 +171,7 @@ mod tests {
     fn parts_are_pairs_with_comments() {
         let text = "# what\n\na/b.json  t/b.json # why\nguests/x.wasm t/x.wasm\n";
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        assert_eq!(
-            parts(text),
-            Ok(vec![
-                pair("a/b.json", "t/b.json"),
-                pair("guests/x.wasm", "t/x.wasm")
-            ])
-        );
+        assert_eq!(parts(text), Ok(vec![pair("a/b.json", "t/b.json"), pair("guests/x.wasm", "t/x.wasm")]));
         assert!(parts("only").is_err_and(|e| e.contains("only")));
     }
 

@@ -32,8 +32,7 @@ impl Digest {
             } else if path.is_dir() {
                 self.tree(root, &inside)?;
             } else {
-                let bytes = std::fs::read(&path)
-                    .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+                let bytes = std::fs::read(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
                 self.part(inside.as_bytes());
                 self.part(&bytes);
             }

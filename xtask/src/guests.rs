@@ -35,9 +35,7 @@ pub fn build(paths: &Paths, guest: &Guest) -> Outcome {
     run(&mut cargo_for(paths, guest, "build"))?;
     let made = wasm_files(&built)?;
     if made.is_empty() {
-        return Err(format!(
-            "{WORKSPACE} made no component: is a member a cdylib?"
-        ));
+        return Err(format!("{WORKSPACE} made no component: is a member a cdylib?"));
     }
     remove_dir(&out)?;
     for file in &made {
@@ -56,9 +54,7 @@ pub fn build_tagged(paths: &Paths, guest: &Guest, tag: &str) -> Outcome {
     if stamp.holds() {
         return Ok(());
     }
-    run(cargo_for(paths, guest, "build")
-        .args(["--package", TAGGED_PACKAGE])
-        .env(TAG, tag))?;
+    run(cargo_for(paths, guest, "build").args(["--package", TAGGED_PACKAGE]).env(TAG, tag))?;
     let name = format!("{TAGGED_FILE}.wasm");
     copy(&release_folder(paths).join(name), &tagged(paths, tag))?;
     stamp.write()

@@ -17,13 +17,7 @@ pub fn test(paths: &Paths) -> Outcome {
     build_guests(paths, &tools)?;
     // One command, so that cargo builds in parallel and links each test once. Documentation tests would link every
     // crate with all engines once more.
-    run(with_tools(cargo(paths), paths, &tools).args([
-        "test",
-        "--workspace",
-        "--lib",
-        "--bins",
-        "--tests",
-    ]))?;
+    run(with_tools(cargo(paths), paths, &tools).args(["test", "--workspace", "--lib", "--bins", "--tests"]))?;
     run(cargo(paths)
         .args(["test", "--manifest-path", WORKSPACE, "--workspace"])
         .args(["--lib", "--bins", "--tests", "--target-dir"])
@@ -35,12 +29,9 @@ pub fn check(paths: &Paths) -> Outcome {
     setup::host_tools()?;
     let guest = setup::guest_toolchain(paths)?;
     let formatted = ["fmt", "--all", "--check"];
-    run(cargo(paths).args(formatted))
-        .map_err(|why| format!("{why}\n`cargo fmt --all` mends it"))?;
-    run(cargo(paths)
-        .args(formatted)
-        .args(["--manifest-path", WORKSPACE]))
-    .map_err(|why| format!("{why}\n`cargo fmt --all --manifest-path {WORKSPACE}` mends it"))?;
+    run(cargo(paths).args(formatted)).map_err(|why| format!("{why}\n`cargo fmt --all` mends it"))?;
+    run(cargo(paths).args(formatted).args(["--manifest-path", WORKSPACE]))
+        .map_err(|why| format!("{why}\n`cargo fmt --all --manifest-path {WORKSPACE}` mends it"))?;
 
     let deny = ["--", "--deny", "warnings"];
     let clippy = ["clippy", "--workspace", "--all-targets"];
@@ -51,14 +42,10 @@ pub fn check(paths: &Paths) -> Outcome {
         .arg(native_target(paths))
         .args(deny))?;
     if !guest.has_clippy() {
-        eprintln!(
-            "the code of guests that exists for wasm only is not linted: this toolchain has no clippy"
-        );
+        eprintln!("the code of guests that exists for wasm only is not linted: this toolchain has no clippy");
         return Ok(());
     }
-    run(cargo_for(paths, &guest, "clippy")
-        .args(["--workspace", "--lib"])
-        .args(deny))
+    run(cargo_for(paths, &guest, "clippy").args(["--workspace", "--lib"]).args(deny))
 }
 
 /// The benchmarks, in release mode.
@@ -66,15 +53,7 @@ pub fn bench(paths: &Paths, arguments: &[String]) -> Outcome {
     let tools = setup::all(paths)?;
     build_guests(paths, &tools)?;
     run(with_tools(cargo(paths), paths, &tools)
-        .args([
-            "run",
-            "--release",
-            "--package",
-            "weir-tests",
-            "--bin",
-            "bench",
-            "--",
-        ])
+        .args(["run", "--release", "--package", "weir-tests", "--bin", "bench", "--"])
         .args(arguments))
 }
 
@@ -84,8 +63,6 @@ fn build_guests(paths: &Paths, tools: &Tools) -> Outcome {
 }
 
 fn with_tools(mut command: Command, paths: &Paths, tools: &Tools) -> Command {
-    command
-        .env("WEIR_GUESTS_DIR", paths.guests())
-        .env("WEIR_PYTHON", &tools.python);
+    command.env("WEIR_GUESTS_DIR", paths.guests()).env("WEIR_PYTHON", &tools.python);
     command
 }

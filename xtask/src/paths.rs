@@ -17,17 +17,13 @@ impl Paths {
             .parent()
             .filter(|root| root.join("xtask").is_dir())
             .ok_or("the repository has moved since xtask was built: run it as `cargo xtask`")?;
-        let exe = std::env::current_exe()
-            .map_err(|e| format!("cannot tell where this program is: {e}"))?;
+        let exe = std::env::current_exe().map_err(|e| format!("cannot tell where this program is: {e}"))?;
         // Cargo marks the top of a target folder with this file, whatever lies between it and the program.
         let target = exe
             .ancestors()
             .find(|dir| dir.join("CACHEDIR.TAG").is_file())
             .ok_or_else(|| format!("{} is in no cargo target folder", exe.display()))?;
-        Ok(Self {
-            root: root.to_owned(),
-            target: target.to_owned(),
-        })
+        Ok(Self { root: root.to_owned(), target: target.to_owned() })
     }
 
     /// Where finished components are: `WEIR_GUESTS_DIR` of the tests.
@@ -55,9 +51,7 @@ pub fn make_dir(path: &Path) -> Result<(), String> {
 /// Removes a folder with all that is in it; none there is fine.
 pub fn remove_dir(path: &Path) -> Result<(), String> {
     match std::fs::remove_dir_all(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("cannot remove {}: {e}", path.display()))
-        }
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("cannot remove {}: {e}", path.display())),
         _ => Ok(()),
     }
 }

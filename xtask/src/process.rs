@@ -32,15 +32,8 @@ pub fn cargo(paths: &Paths) -> Command {
 
 /// A library path without what rustup and `cargo run` put before it.
 fn without_cargos(value: &OsStr, target: &Path) -> Option<std::ffi::OsString> {
-    let own = |dir: &Path| {
-        dir.starts_with(target)
-            || dir
-                .components()
-                .any(|part| part.as_os_str() == "toolchains")
-    };
-    let kept: Vec<_> = std::env::split_paths(value)
-        .filter(|dir| !own(dir))
-        .collect();
+    let own = |dir: &Path| dir.starts_with(target) || dir.components().any(|part| part.as_os_str() == "toolchains");
+    let kept: Vec<_> = std::env::split_paths(value).filter(|dir| !own(dir)).collect();
     (!kept.is_empty()).then(|| std::env::join_paths(kept).ok())?
 }
 
@@ -49,9 +42,7 @@ pub fn run(command: &mut Command) -> Outcome {
     let shown = show(command);
     eprintln!("$ {shown}");
     let start = Instant::now();
-    let status = command
-        .status()
-        .map_err(|e| cannot_start(command.get_program(), &e))?;
+    let status = command.status().map_err(|e| cannot_start(command.get_program(), &e))?;
     if start.elapsed() >= Duration::from_secs(5) {
         eprintln!("  {:.0} s: {shown}", start.elapsed().as_secs_f64());
     }
@@ -62,9 +53,7 @@ pub fn run(command: &mut Command) -> Outcome {
 pub fn run_within(command: &mut Command, limit: Duration) -> Outcome {
     let shown = show(command);
     eprintln!("$ {shown}");
-    let mut child = command
-        .spawn()
-        .map_err(|e| cannot_start(command.get_program(), &e))?;
+    let mut child = command.spawn().map_err(|e| cannot_start(command.get_program(), &e))?;
     let start = Instant::now();
     loop {
         match child.try_wait() {
@@ -90,10 +79,7 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Outcome {
 /// What a program prints, without the last line end; its error when it fails.
 pub fn output(command: &mut Command) -> Result<String, String> {
     let shown = show(command);
-    let out = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| cannot_start(command.get_program(), &e))?;
+    let out = command.stdin(Stdio::null()).output().map_err(|e| cannot_start(command.get_program(), &e))?;
     if !out.status.success() {
         let why = String::from_utf8_lossy(&out.stderr);
         return Err(format!("`{shown}` failed: {}", why.trim()));
@@ -113,11 +99,7 @@ pub fn exists(program: &str, argument: &str) -> bool {
 }
 
 fn ended(status: ExitStatus, shown: &str) -> Outcome {
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{shown}` failed ({status})"))
-    }
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
 }
 
 fn cannot_start(program: &OsStr, e: &std::io::Error) -> String {
@@ -154,13 +136,7 @@ mod tests {
     #[test]
     fn a_users_own_library_path_stays() {
         let value = OsStr::new("/t/debug/deps:/home/u/.rustup/toolchains/x/lib:/opt/own");
-        assert_eq!(
-            without_cargos(value, Path::new("/t")),
-            Some("/opt/own".into())
-        );
-        assert_eq!(
-            without_cargos(OsStr::new("/t/debug"), Path::new("/t")),
-            None
-        );
+        assert_eq!(without_cargos(value, Path::new("/t")), Some("/opt/own".into()));
+        assert_eq!(without_cargos(OsStr::new("/t/debug"), Path::new("/t")), None);
     }
 }

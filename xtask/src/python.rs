@@ -28,19 +28,10 @@ pub fn ensure(paths: &Paths) -> Result<PathBuf, String> {
     }
     remove_dir(&venv)?;
     run(Command::new("python3").args(["-m", "venv"]).arg(&venv)).map_err(|why| {
-        format!(
-            "{why}\npython3 cannot make virtual environments; on Debian: apt-get install python3-venv"
-        )
+        format!("{why}\npython3 cannot make virtual environments; on Debian: apt-get install python3-venv")
     })?;
     run(Command::new(&python)
-        .args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "-r",
-        ])
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
         .arg(paths.root.join(REQUIREMENTS)))
     .map_err(|why| format!("{why}\npip could not install what {REQUIREMENTS} lists"))?;
     write(&stamp_file, &stamp)?;
@@ -51,14 +42,10 @@ pub fn ensure(paths: &Paths) -> Result<PathBuf, String> {
 fn base_python() -> Result<String, String> {
     let wants = format!("tests need Python {}.{} or newer", LEAST.0, LEAST.1);
     if !exists("python3", "--version") {
-        return Err(format!(
-            "there is no python3: {wants}; on Debian: apt-get install python3 python3-venv"
-        ));
+        return Err(format!("there is no python3: {wants}; on Debian: apt-get install python3 python3-venv"));
     }
-    let seen = output(Command::new("python3").args([
-        "-c",
-        "import sys; print(*sys.version_info[:3], sys.executable)",
-    ]))?;
+    let seen =
+        output(Command::new("python3").args(["-c", "import sys; print(*sys.version_info[:3], sys.executable)"]))?;
     if version(&seen).is_none_or(|v| v < LEAST) {
         return Err(format!("{wants}, and python3 is {seen}"));
     }

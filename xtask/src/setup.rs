@@ -19,14 +19,8 @@ pub struct Tools {
 /// Checks and installs everything.
 pub fn all(paths: &Paths) -> Result<Tools, String> {
     host_tools()?;
-    let tools = Tools {
-        guest: guest_toolchain(paths)?,
-        python: python::ensure(paths)?,
-    };
-    eprintln!(
-        "ready: {TARGET} for guests, {} for Delta tables",
-        tools.python.display()
-    );
+    let tools = Tools { guest: guest_toolchain(paths)?, python: python::ensure(paths)? };
+    eprintln!("ready: {TARGET} for guests, {} for Delta tables", tools.python.display());
     Ok(tools)
 }
 

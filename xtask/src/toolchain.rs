@@ -46,9 +46,7 @@ pub fn find(paths: &Paths) -> Option<Guest> {
     if std::env::var_os(NO_DOWNLOAD).is_none() && has_std(&paths.root, None) {
         return Some(Guest { name: None });
     }
-    debian::ready(paths).then_some(Guest {
-        name: Some(debian::NAME),
-    })
+    debian::ready(paths).then_some(Guest { name: Some(debian::NAME) })
 }
 
 /// Makes it: by rustup, else from Debian's packages.
@@ -76,15 +74,11 @@ pub fn install(paths: &Paths) -> Result<Guest, String> {
         }
     }
     if !exists("apt-get", "--version") {
-        return Err(format!(
-            "the {TARGET} target could not be installed: {by_hand}"
-        ));
+        return Err(format!("the {TARGET} target could not be installed: {by_hand}"));
     }
     eprintln!("building a standard library for {TARGET} from Debian's packages instead");
     debian::build(paths)?;
-    find(paths).ok_or_else(|| {
-        format!("the standard library was built, but rustc does not find it: {by_hand}")
-    })
+    find(paths).ok_or_else(|| format!("the standard library was built, but rustc does not find it: {by_hand}"))
 }
 
 /// rustc, of a toolchain if one is given.
@@ -99,14 +93,8 @@ pub fn rustc(root: &Path, toolchain: Option<&str>) -> Command {
 
 /// Whether a toolchain has a standard library for guests.
 pub fn has_std(root: &Path, toolchain: Option<&str>) -> bool {
-    let printed =
-        output(rustc(root, toolchain).args(["--print", "target-libdir", "--target", TARGET]));
-    let files = printed
-        .ok()
-        .and_then(|dir| std::fs::read_dir(dir).ok())
-        .into_iter()
-        .flatten()
-        .flatten();
+    let printed = output(rustc(root, toolchain).args(["--print", "target-libdir", "--target", TARGET]));
+    let files = printed.ok().and_then(|dir| std::fs::read_dir(dir).ok()).into_iter().flatten().flatten();
     files.into_iter().any(|file| {
         let name = file.file_name();
         let name = name.to_string_lossy();

@@ -46,25 +46,16 @@ struct Manifest {
 
 impl Manifest {
     fn read(path: &Path) -> Self {
-        let text: toml::Table = fs::read_to_string(path)
-            .expect("a readable manifest")
-            .parse()
-            .expect("a valid manifest");
-        Self {
-            path: relative(path),
-            name: text["package"]["name"].as_str().expect("a name").to_owned(),
-            text,
-        }
+        let text: toml::Table =
+            fs::read_to_string(path).expect("a readable manifest").parse().expect("a valid manifest");
+        Self { path: relative(path), name: text["package"]["name"].as_str().expect("a name").to_owned(), text }
     }
 
     /// Dependencies of all kinds, also those of one platform.
     fn dependencies(&self) -> Vec<(&str, &toml::Value)> {
         let platforms = self.text.get("target").and_then(toml::Value::as_table);
-        let tables = std::iter::once(&self.text).chain(
-            platforms
-                .into_iter()
-                .flat_map(|t| t.values().filter_map(toml::Value::as_table)),
-        );
+        let tables = std::iter::once(&self.text)
+            .chain(platforms.into_iter().flat_map(|t| t.values().filter_map(toml::Value::as_table)));
         tables
             .flat_map(|table| SECTIONS.iter().filter_map(|s| table.get(*s)?.as_table()))
             .flatten()
@@ -75,10 +66,7 @@ impl Manifest {
 
 fn root() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    tests
-        .parent()
-        .expect("a folder of the repository")
-        .to_owned()
+    tests.parent().expect("a folder of the repository").to_owned()
 }
 
 fn relative(path: &Path) -> String {
@@ -155,10 +143,7 @@ fn crates_import_the_model_and_no_sibling() {
             }
         }
     }
-    assert_none(
-        &broken,
-        "crates of the host meet in weir-model's ports, and only host/weir knows them all",
-    );
+    assert_none(&broken, "crates of the host meet in weir-model's ports, and only host/weir knows them all");
 }
 
 #[test]
@@ -167,29 +152,18 @@ fn an_engine_has_one_owner() {
     let mut broken = Vec::new();
     for m in members() {
         for (dependency, _) in m.dependencies() {
-            let Some((engine, owner)) = OWNERS.iter().find(|(engine, _)| *engine == dependency)
-            else {
+            let Some((engine, owner)) = OWNERS.iter().find(|(engine, _)| *engine == dependency) else {
                 continue;
             };
             users.entry(engine).or_default().push(m.name.clone());
             if m.name != *owner {
-                broken.push(format!(
-                    "{} depends on {engine}, which {owner} owns",
-                    m.path
-                ));
+                broken.push(format!("{} depends on {engine}, which {owner} owns", m.path));
             }
         }
     }
     assert_none(&broken, "an engine is named by its owner alone");
     // The list above must not rot: an engine in use is found under the name it is listed with.
-    for engine in [
-        "datafusion",
-        "deltalake",
-        "fjall",
-        "notify",
-        "wasmtime",
-        "zen-engine",
-    ] {
+    for engine in ["datafusion", "deltalake", "fjall", "notify", "wasmtime", "zen-engine"] {
         assert!(users.contains_key(engine), "nobody depends on {engine}");
     }
 }
@@ -218,21 +192,14 @@ fn host_crates_take_the_workspaces_lints() {
         })
         .map(|m| m.path)
         .collect();
-    assert_none(
-        &broken,
-        "a crate of the host has `[lints] workspace = true`",
-    );
+    assert_none(&broken, "a crate of the host has `[lints] workspace = true`");
 }
 
 #[test]
 fn xtask_depends_on_a_hash_alone() {
     let xtask = Manifest::read(&root().join("xtask/Cargo.toml"));
     let names: Vec<&str> = xtask.dependencies().iter().map(|(name, _)| *name).collect();
-    assert_eq!(
-        names,
-        ["blake3"],
-        "`cargo xtask` must start in seconds on a fresh machine"
-    );
+    assert_eq!(names, ["blake3"], "`cargo xtask` must start in seconds on a fresh machine");
 }
 
 /// Packages of the lock file: name, version, source.
@@ -245,11 +212,7 @@ fn locked() -> Vec<(String, String, Option<String>)> {
         .map(|p| {
             let field = |name: &str| p.get(name).and_then(toml::Value::as_str).map(str::to_owned);
             let (name, version) = (field("name"), field("version"));
-            (
-                name.expect("a name"),
-                version.expect("a version"),
-                field("source"),
-            )
+            (name.expect("a name"), version.expect("a version"), field("source"))
         })
         .collect()
 }
@@ -259,19 +222,13 @@ fn engines_and_their_vocabulary_are_in_the_build_once() {
     let all = locked();
     let mut broken = Vec::new();
     for name in ONCE {
-        let versions: Vec<&str> = all
-            .iter()
-            .filter(|(n, _, _)| n == name)
-            .map(|(_, version, _)| version.as_str())
-            .collect();
+        let versions: Vec<&str> =
+            all.iter().filter(|(n, _, _)| n == name).map(|(_, version, _)| version.as_str()).collect();
         if versions.len() != 1 {
             broken.push(format!("{name}: {versions:?}"));
         }
     }
-    assert_none(
-        &broken,
-        "two versions of these are two types of the same name, and minutes of compiling",
-    );
+    assert_none(&broken, "two versions of these are two types of the same name, and minutes of compiling");
 }
 
 #[test]
@@ -282,10 +239,7 @@ fn everything_comes_from_the_registry() {
         .filter(|(_, source)| !source.starts_with("registry+"))
         .map(|(name, source)| format!("{name}: {source}"))
         .collect();
-    assert_none(
-        &broken,
-        "a dependency from a repository can vanish or change",
-    );
+    assert_none(&broken, "a dependency from a repository can vanish or change");
 }
 
 #[test]
@@ -296,10 +250,7 @@ fn no_file_of_the_host_is_too_long() {
         .filter(|(_, lines)| *lines > LONGEST_FILE)
         .map(|(path, lines)| format!("{path}: {lines} lines"))
         .collect();
-    assert_none(
-        &broken,
-        &format!("a file has one job and at most {LONGEST_FILE} lines"),
-    );
+    assert_none(&broken, &format!("a file has one job and at most {LONGEST_FILE} lines"));
 }
 
 #[test]
@@ -321,8 +272,7 @@ fn unsafe_stays_where_it_is_explained() {
 /// Whether the keyword stands in a line's code, before any comment.
 fn uses_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
-    code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .any(|word| word == "unsafe")
+    code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == "unsafe")
 }
 
 #[test]
