@@ -128,10 +128,10 @@ macro_rules! export {
                     PREPARED.with(|prepared| $crate::wasm::detect(prepared, batch))
                 }
             }
-            $crate::wasm::__export_detector!(Component with_types_in $crate::wasm::bindings);
+    $crate::wasm::__export_detector!(Component with_types_in $crate::wasm::bindings);
         };
         #[cfg(not(target_family = "wasm"))]
-const _: () = {
+        const _: () = {
             const fn is_detector<D: $crate::Detector>() {}
             is_detector::<$detector>();
         };

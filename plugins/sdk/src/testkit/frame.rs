@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::host::Written;
-use super::rows::{Rows, decimal, decimal_text, fit, to_text};
+use super::rows::{Rows, decimal, decimal_text, fits, to_text};
 use crate::backend::{self, FrameHandle, Values};
 use crate::{Blobs, DataError, Decimals, Fault, Field, Kind, Named, Scalar, Time, Validity};
 
@@ -228,7 +228,9 @@ impl backend::Writer for MemoryWriter {
     fn fill(&mut self, values: Vec<Named>, rows: u32) -> Result<(), Fault> {
         for Named { name, value } in values {
             let kind = self.field(&name)?.kind;
-            let value = fit(value, kind).map_err(|_| DataError::WrongKind(kind))?;
+            if !fits(&value, kind) {
+                return Err(DataError::WrongKind(kind).into());
+            }
             self.put(&name, vec![value; rows as usize])?;
         }
         Ok(())
@@ -237,8 +239,9 @@ impl backend::Writer for MemoryWriter {
         let kind = self.field(column)?.kind;
         let rows = rows_of(source);
         let cells = rows.columns.get(col as usize).ok_or(DataError::NoSuchColumn)?;
-        if rows.fields[col as usize].kind != kind {
-            return Err(DataError::WrongKind(kind).into());
+        let from = rows.fields[col as usize].kind;
+        if from != kind && (from, kind) != (Kind::Text, Kind::Json) {
+            return Err(DataError::WrongKind(from).into());
         }
         self.put(column, cells.clone())
     }
@@ -269,6 +272,7 @@ impl backend::Writer for MemoryWriter {
 /// The values of a column, one by one.
 fn cells(values: Values<'_>, kind: Kind) -> Result<Vec<Scalar>, Fault> {
     Ok(match values {
+        Values::Booleans(values) if values.iter().any(|v| *v > 1) => return Err(DataError::Malformed.into()),
         Values::Booleans(values) => values.iter().map(|v| Scalar::Boolean(*v != 0)).collect(),
         Values::Int64s(values) => values.iter().map(|v| Scalar::Int64(*v)).collect(),
         Values::Float64s(values) => values.iter().map(|v| Scalar::Float64(*v)).collect(),

@@ -84,20 +84,28 @@ impl Rows {
 /// The value as one of that kind; back as it was where it does not fit.
 pub(super) fn fit(value: Scalar, kind: Kind) -> Result<Scalar, Scalar> {
     Ok(match (kind, value) {
-        (_, Scalar::Null) => Scalar::Null,
         (Kind::Float64, Scalar::Int64(v)) => Scalar::Float64(v as f64),
         (Kind::Decimal, Scalar::Int64(v)) => Scalar::Decimal(v.to_string()),
         (Kind::Decimal, Scalar::Text(v)) if decimal(&v).is_some() => Scalar::Decimal(v),
         (Kind::Timestamp | Kind::Date, Scalar::Text(v)) => Scalar::Timestamp(v.parse().map_err(|_| Scalar::Text(v))?),
-        (Kind::Boolean, v @ Scalar::Boolean(_))
-        | (Kind::Int64, v @ Scalar::Int64(_))
-        | (Kind::Float64, v @ Scalar::Float64(_))
-        | (Kind::Decimal, v @ Scalar::Decimal(_))
-        | (Kind::Text | Kind::Json, v @ Scalar::Text(_))
-        | (Kind::Bytes, v @ Scalar::Bytes(_))
-        | (Kind::Timestamp | Kind::Date, v @ Scalar::Timestamp(_)) => v,
+        (kind, value) if fits(&value, kind) => value,
         (_, other) => return Err(other),
     })
+}
+
+/// Whether a value is of that kind as it stands.
+pub(super) fn fits(value: &Scalar, kind: Kind) -> bool {
+    matches!(
+        (kind, value),
+        (_, Scalar::Null)
+            | (Kind::Boolean, Scalar::Boolean(_))
+            | (Kind::Int64, Scalar::Int64(_))
+            | (Kind::Float64, Scalar::Float64(_))
+            | (Kind::Decimal, Scalar::Decimal(_))
+            | (Kind::Text | Kind::Json, Scalar::Text(_))
+            | (Kind::Bytes, Scalar::Bytes(_))
+            | (Kind::Timestamp | Kind::Date, Scalar::Timestamp(_))
+    )
 }
 
 /// Unscaled value and scale of decimal text.
