@@ -21,12 +21,7 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub fn new(part: impl ToString, message: impl ToString, fix: impl ToString) -> Self {
-        Self {
-            part: part.to_string(),
-            message: message.to_string(),
-            fix: fix.to_string(),
-            partial: false,
-        }
+        Self { part: part.to_string(), message: message.to_string(), fix: fix.to_string(), partial: false }
     }
 
     pub fn partial(mut self) -> Self {
@@ -36,19 +31,9 @@ impl Refusal {
 
     /// As a problem of `file`; `owner` is named where no smaller part is.
     pub fn problem(self, file: &str, owner: &str) -> Problem {
-        let field = if self.part.is_empty() {
-            owner
-        } else {
-            &self.part
-        };
-        let problem = Problem::new(file, &self.message)
-            .field(field)
-            .fix(&self.fix);
-        if self.partial {
-            problem.partial()
-        } else {
-            problem
-        }
+        let field = if self.part.is_empty() { owner } else { &self.part };
+        let problem = Problem::new(file, &self.message).field(field).fix(&self.fix);
+        if self.partial { problem.partial() } else { problem }
     }
 
     /// What planning answered.
@@ -69,14 +54,9 @@ impl Refusal {
 
 fn of_schema(error: &SchemaError) -> Refusal {
     match error {
-        SchemaError::FieldNotFound {
-            field,
-            valid_fields,
-        } => {
+        SchemaError::FieldNotFound { field, valid_fields } => {
             let names: Vec<&str> = valid_fields.iter().map(|c| c.name.as_str()).collect();
-            let near = names
-                .iter()
-                .find(|n| n.eq_ignore_ascii_case(&field.name) && **n != field.name);
+            let near = names.iter().find(|n| n.eq_ignore_ascii_case(&field.name) && **n != field.name);
             let fix = near.map_or(String::new(), |n| {
                 format!("write it as \"{n}\", with the quotes: names without quotes are read as lower case")
             });
@@ -86,11 +66,7 @@ fn of_schema(error: &SchemaError) -> Refusal {
             let message = if listed.is_empty() {
                 format!("there is no column {}", field.name)
             } else {
-                format!(
-                    "there is no column {}; the columns are {}",
-                    field.name,
-                    listed.join(", ")
-                )
+                format!("there is no column {}; the columns are {}", field.name, listed.join(", "))
             };
             Refusal::new(&field.name, message, fix)
         }
@@ -99,32 +75,23 @@ fn of_schema(error: &SchemaError) -> Refusal {
             format!("column {} is in more than one table", field.name),
             "write the table's name before it",
         ),
-        SchemaError::DuplicateUnqualifiedField { name }
-        | SchemaError::DuplicateQualifiedField { name, .. } => Refusal::new(
-            name,
-            format!("two columns are named {name}"),
-            "give one of them another name with AS",
-        ),
+        SchemaError::DuplicateUnqualifiedField { name } | SchemaError::DuplicateQualifiedField { name, .. } => {
+            Refusal::new(name, format!("two columns are named {name}"), "give one of them another name with AS")
+        }
     }
 }
 
 /// Without the wrappers that only tell the way.
 fn innermost(error: &DataFusionError) -> &DataFusionError {
     match error {
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
-            innermost(inner)
-        }
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => innermost(inner),
         DataFusionError::Shared(inner) => innermost(inner),
         DataFusionError::Collection(all) => all.first().map_or(error, innermost),
         DataFusionError::ArrowError(arrow, _) => match arrow.as_ref() {
-            ArrowError::ExternalError(cause) => cause
-                .downcast_ref::<DataFusionError>()
-                .map_or(error, innermost),
+            ArrowError::ExternalError(cause) => cause.downcast_ref::<DataFusionError>().map_or(error, innermost),
             _ => error,
         },
-        DataFusionError::External(cause) => cause
-            .downcast_ref::<DataFusionError>()
-            .map_or(error, innermost),
+        DataFusionError::External(cause) => cause.downcast_ref::<DataFusionError>().map_or(error, innermost),
         _ => error,
     }
 }
@@ -146,21 +113,14 @@ pub(crate) fn sql_text(error: &DataFusionError) -> String {
         DataFusionError::SchemaError(schema, _) => of_schema(schema).message,
         other => other.to_string(),
     };
-    let text = text
-        .split("\n\nbacktrace:")
-        .next()
-        .unwrap_or_default()
-        .trim();
+    let text = text.split("\n\nbacktrace:").next().unwrap_or_default().trim();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// `Cast error: Cannot cast ...` -> `Cannot cast ...`; the words before the colon name a type of the engine.
 fn strip_kind(text: &str) -> String {
     match text.split_once(": ") {
-        Some((kind, rest))
-            if kind.len() < 32 && kind.to_ascii_lowercase().ends_with(" error")
-                || kind_is_sql(text) =>
-        {
+        Some((kind, rest)) if kind.len() < 32 && kind.to_ascii_lowercase().ends_with(" error") || kind_is_sql(text) => {
             rest.to_owned()
         }
         _ => text.to_owned(),
@@ -184,15 +144,15 @@ pub(crate) fn call_error(error: &DataFusionError) -> CallError {
             }
             CallError::Fault(Fault::internal(sql_text(inner)))
         }
-        DataFusionError::Internal(_)
-        | DataFusionError::ExecutionJoin(_)
-        | DataFusionError::Ffi(_) => CallError::Fault(Fault::internal(sql_text(inner))),
-        DataFusionError::IoError(_)
-        | DataFusionError::ObjectStore(_)
-        | DataFusionError::ParquetError(_) => CallError::Fault(Fault::external(
-            FaultKind::Sink,
-            format_args!("a table cannot be read: {}", sql_text(inner)),
-        )),
+        DataFusionError::Internal(_) | DataFusionError::ExecutionJoin(_) | DataFusionError::Ffi(_) => {
+            CallError::Fault(Fault::internal(sql_text(inner)))
+        }
+        DataFusionError::IoError(_) | DataFusionError::ObjectStore(_) | DataFusionError::ParquetError(_) => {
+            CallError::Fault(Fault::external(
+                FaultKind::Sink,
+                format_args!("a table cannot be read: {}", sql_text(inner)),
+            ))
+        }
         DataFusionError::ArrowError(arrow, _)
             if matches!(
                 arrow.as_ref(),
@@ -221,20 +181,15 @@ pub(crate) fn delta_fault(table: &str, error: &DeltaTableError) -> Fault {
     }
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let fault = Fault::external(FaultKind::Sink, text);
-    if table.is_empty() {
-        fault
-    } else {
-        fault.file(table)
-    }
+    if table.is_empty() { fault } else { fault.file(table) }
 }
 
 /// An error of the file system under a table.
 pub(crate) fn io_fault(table: &str, doing: &str, error: &std::io::Error) -> Fault {
     let fault = match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Fault::host(
-            FaultKind::Disk,
-            format_args!("{doing}: there is no room left"),
-        ),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            Fault::host(FaultKind::Disk, format_args!("{doing}: there is no room left"))
+        }
         _ => Fault::external(FaultKind::Sink, format_args!("{doing}: {error}")),
     };
     fault.file(table)

@@ -12,9 +12,7 @@ use weir_model::{Fault, FaultKind};
 pub(crate) fn plain_type(ty: &DataType) -> DataType {
     match ty {
         DataType::Utf8View | DataType::LargeUtf8 | DataType::Null => DataType::Utf8,
-        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
-            DataType::Binary
-        }
+        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => DataType::Binary,
         DataType::Timestamp(..) => timestamp_type(),
         DataType::Date64 => DataType::Date32,
         DataType::Dictionary(_, value) => plain_type(value),
@@ -26,11 +24,7 @@ pub(crate) fn plain_type(ty: &DataType) -> DataType {
 }
 
 fn plain_item(item: &Arc<Field>) -> Arc<Field> {
-    Arc::new(
-        item.as_ref()
-            .clone()
-            .with_data_type(plain_type(item.data_type())),
-    )
+    Arc::new(item.as_ref().clone().with_data_type(plain_type(item.data_type())))
 }
 
 /// The plain form of a schema, without metadata.
@@ -49,10 +43,7 @@ pub(crate) fn cast(array: &ArrayRef, ty: &DataType) -> Result<ArrayRef, ArrowErr
     if array.data_type() == ty {
         return Ok(array.clone());
     }
-    let options = CastOptions {
-        safe: false,
-        ..CastOptions::default()
-    };
+    let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(array, ty, &options)
 }
 
@@ -68,44 +59,29 @@ pub(crate) fn cast_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<Reco
 }
 
 /// A batch that keeps its number of rows also without columns.
-pub(crate) fn with_rows(
-    schema: SchemaRef,
-    columns: Vec<ArrayRef>,
-    rows: usize,
-) -> Result<RecordBatch, ArrowError> {
+pub(crate) fn with_rows(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(schema, columns, &options)
 }
 
 /// Columns by name, cast to the schema's types. A missing nullable column is null; columns that the schema lacks are
 /// left out. `what` names the rows in faults.
-pub(crate) fn adapt(
-    batch: &RecordBatch,
-    schema: &SchemaRef,
-    what: &str,
-) -> Result<RecordBatch, Fault> {
+pub(crate) fn adapt(batch: &RecordBatch, schema: &SchemaRef, what: &str) -> Result<RecordBatch, Fault> {
     if Arc::ptr_eq(batch.schema_ref(), schema) || batch.schema_ref() == schema {
         return Ok(batch.clone());
     }
-    let columns = schema
-        .fields()
-        .iter()
-        .map(|field| column_for(batch, field, what))
-        .collect::<Result<Vec<_>, _>>()?;
+    let columns = schema.fields().iter().map(|field| column_for(batch, field, what)).collect::<Result<Vec<_>, _>>()?;
     with_rows(schema.clone(), columns, batch.num_rows())
         .map_err(|e| Fault::tenant(FaultKind::Config, format_args!("{what}: {e}")))
 }
 
 fn column_for(batch: &RecordBatch, field: &Field, what: &str) -> Result<ArrayRef, Fault> {
-    let refuse = |why: String| {
-        Fault::tenant(FaultKind::Config, format_args!("{what}: {why}")).field(field.name())
-    };
+    let refuse = |why: String| Fault::tenant(FaultKind::Config, format_args!("{what}: {why}")).field(field.name());
     match batch.column_by_name(field.name()) {
         None if field.is_nullable() => Ok(new_null_array(field.data_type(), batch.num_rows())),
         None => Err(refuse("the column is missing".to_owned())),
         Some(column) => {
-            let column =
-                cast(column, field.data_type()).map_err(|e| refuse(format!("it cannot be cast: {e}")))?;
+            let column = cast(column, field.data_type()).map_err(|e| refuse(format!("it cannot be cast: {e}")))?;
             if !field.is_nullable() && column.null_count() > 0 {
                 return Err(refuse("it must not be null".to_owned()));
             }

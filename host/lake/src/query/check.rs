@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as FileStatement};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, Value,
-    VisitMut, VisitorMut,
+    CastKind, DataType as SqlType, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, Value, VisitMut,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 
@@ -32,17 +32,10 @@ pub(crate) struct Checked {
 /// Reads one SELECT. `known` are the parameters that it may name. All refusals are collected.
 pub(crate) fn check(sql: &str, known: &[&str]) -> Result<Checked, Vec<Refusal>> {
     let mut query = parse(sql).map_err(|refusal| vec![refusal])?;
-    let mut reader = Reader {
-        known,
-        used: BTreeSet::new(),
-        refused: Vec::new(),
-    };
+    let mut reader = Reader { known, used: BTreeSet::new(), refused: Vec::new() };
     let _ = VisitMut::visit(&mut *query, &mut reader);
     if reader.refused.is_empty() {
-        Ok(Checked {
-            statement: Statement::Query(query),
-            params: reader.used,
-        })
+        Ok(Checked { statement: Statement::Query(query), params: reader.used })
     } else {
         Err(reader.refused)
     }
@@ -62,19 +55,10 @@ pub(crate) fn parse(sql: &str) -> Result<Box<Query>, Refusal> {
     let count = statements.len();
     let mut statements = statements.into_iter();
     let (Some(first), None) = (statements.next(), statements.next()) else {
-        return Err(Refusal::new(
-            "",
-            format!("it holds {count} statements"),
-            "write one SELECT",
-        ));
+        return Err(Refusal::new("", format!("it holds {count} statements"), "write one SELECT"));
     };
-    let refuse = |what: &str| {
-        Err(Refusal::new(
-            "",
-            format!("only a SELECT is allowed, this is {what}"),
-            "write one SELECT",
-        ))
-    };
+    let refuse =
+        |what: &str| Err(Refusal::new("", format!("only a SELECT is allowed, this is {what}"), "write one SELECT"));
     match first {
         FileStatement::Statement(statement) => match *statement {
             Statement::Query(query) => match not_select(&query.body) {
@@ -91,10 +75,7 @@ pub(crate) fn parse(sql: &str) -> Result<Box<Query>, Refusal> {
 }
 
 fn first_word(statement: &str) -> String {
-    let word: String = statement
-        .chars()
-        .take_while(|c| c.is_ascii_alphabetic())
-        .collect();
+    let word: String = statement.chars().take_while(|c| c.is_ascii_alphabetic()).collect();
     word.to_ascii_uppercase()
 }
 
@@ -133,21 +114,14 @@ impl VisitorMut for Reader<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         if select.into.is_some() {
-            self.refused.push(Refusal::new(
-                "",
-                "SELECT INTO makes a table",
-                "leave out INTO",
-            ));
+            self.refused.push(Refusal::new("", "SELECT INTO makes a table", "leave out INTO"));
         }
         // A bare parameter or now() keeps the name it is written with: what replaces it has no name of its own.
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
                 && let Some(name) = own_name(expr)
             {
-                *item = SelectItem::ExprWithAlias {
-                    expr: expr.clone(),
-                    alias: Ident::with_quote('"', name),
-                };
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', name) };
             }
         }
         ControlFlow::Continue(())
@@ -200,18 +174,13 @@ impl Reader<'_> {
                 if self.known.is_empty() {
                     format!("parameter {text} is not declared; none is")
                 } else {
-                    format!(
-                        "parameter {text} is not declared; declared are {}",
-                        self.known.join(", ")
-                    )
+                    format!("parameter {text} is not declared; declared are {}", self.known.join(", "))
                 },
                 "declare it under params with its type",
             )),
-            None => self.refused.push(Refusal::new(
-                text,
-                format!("{text} is no parameter"),
-                "write parameters as $name",
-            )),
+            None => {
+                self.refused.push(Refusal::new(text, format!("{text} is no parameter"), "write parameters as $name"))
+            }
         }
     }
 }
@@ -245,9 +214,7 @@ fn clock(name: &str) -> Clock {
     match name {
         "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp" => Clock::Now,
         "current_date" | "today" => Clock::Date,
-        "current_time" | "localtime" | "localtimestamp" | "clock_timestamp" => {
-            Clock::Refused("use now()")
-        }
+        "current_time" | "localtime" | "localtimestamp" | "clock_timestamp" => Clock::Refused("use now()"),
         "random" => Clock::Refused("compute it from columns, for example with md5()"),
         "uuid" | "gen_random_uuid" => Clock::Refused("make an id from columns, for example with md5()"),
         "input_file_name" | "file_row_index" | "version" => Clock::Refused("leave it out"),

@@ -22,30 +22,20 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     pub fn start(limit: Duration) -> Self {
-        Self {
-            limit,
-            cpu: thread_time(),
-            wall: Instant::now(),
-        }
+        Self { limit, cpu: thread_time(), wall: Instant::now() }
     }
 
     /// The fault of a run that took too long.
     pub fn check(&self) -> Result<(), Fault> {
         if thread_time().saturating_sub(self.cpu) > self.limit {
-            return Err(Fault::tenant(
-                FaultKind::SqlLimit,
-                format_args!("a query needs more than {:?}", self.limit),
-            )
-            .field("sql_time")
-            .fix("read less, or ask the operator for more sql_time"));
+            return Err(Fault::tenant(FaultKind::SqlLimit, format_args!("a query needs more than {:?}", self.limit))
+                .field("sql_time")
+                .fix("read less, or ask the operator for more sql_time"));
         }
         if self.wall.elapsed() > self.limit.saturating_mul(BACKSTOP) {
             return Err(Fault::host(
                 FaultKind::Deadline,
-                format_args!(
-                    "a query did not end within {:?}",
-                    self.limit.saturating_mul(BACKSTOP)
-                ),
+                format_args!("a query did not end within {:?}", self.limit.saturating_mul(BACKSTOP)),
             )
             .field("sql_time"));
         }
@@ -54,11 +44,7 @@ impl Deadline {
 
     /// Drives a future, checking whenever it gives way. Plans do so every few batches.
     pub async fn watch<F: Future>(self, work: F) -> Result<F::Output, Fault> {
-        Watched {
-            deadline: self,
-            work: pin!(work),
-        }
-        .await
+        Watched { deadline: self, work: pin!(work) }.await
     }
 }
 

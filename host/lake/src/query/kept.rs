@@ -8,8 +8,8 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::Result as SqlResult;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -111,9 +111,7 @@ impl Kept {
                 .map(String::as_str)
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("it panicked");
-            Err(CallError::Fault(Fault::internal(format_args!(
-                "the SQL engine failed: {text}"
-            ))))
+            Err(CallError::Fault(Fault::internal(format_args!("the SQL engine failed: {text}"))))
         })
     }
 
@@ -135,7 +133,7 @@ impl Kept {
     async fn execute(&self, instance: &Instance) -> SqlResult<RecordBatch> {
         let plan = reset_plan_states(instance.plan.clone())?;
         let pool = &instance.context.runtime_env().memory_pool;
-        let mut answer_bytes = MemoryConsumer::new("answer").register(pool);
+        let answer_bytes = MemoryConsumer::new("answer").register(pool);
         let mut rows = plan.execute(0, instance.context.clone())?;
         let mut batches = Vec::new();
         let mut count = 0;
@@ -161,12 +159,9 @@ impl Kept {
     }
 
     fn too_many_rows(&self) -> Fault {
-        Fault::tenant(
-            FaultKind::SqlLimit,
-            format_args!("a query answers more than {} rows", self.limits.rows),
-        )
-        .field("sql_rows")
-        .fix("aggregate or filter in SQL, or ask the operator for more sql_rows")
+        Fault::tenant(FaultKind::SqlLimit, format_args!("a query answers more than {} rows", self.limits.rows))
+            .field("sql_rows")
+            .fix("aggregate or filter in SQL, or ask the operator for more sql_rows")
     }
 
     fn check_out(&self) -> SqlResult<Instance> {
@@ -188,22 +183,10 @@ impl Kept {
         *session.config_mut() = session.config().clone().with_extension(cell.clone());
         let bound = bind(self.logical.clone(), &cell)?;
         // Planning reads nothing and waits for nothing, so any executor will do.
-        let plan = futures::executor::block_on(
-            session.query_planner().create_physical_plan(&bound, &session),
-        )?;
-        let plan = if plan.output_partitioning().partition_count() == 1 {
-            plan
-        } else {
-            InOrder::wrap(plan)
-        };
+        let plan = futures::executor::block_on(session.query_planner().create_physical_plan(&bound, &session))?;
+        let plan = if plan.output_partitioning().partition_count() == 1 { plan } else { InOrder::wrap(plan) };
         let context = TaskContext::from(&session).with_runtime(pool.runtime()?);
-        Ok(Instance {
-            plan,
-            cell,
-            context: Arc::new(context),
-            pool,
-            runs: 0,
-        })
+        Ok(Instance { plan, cell, context: Arc::new(context), pool, runs: 0 })
     }
 }
 

@@ -23,6 +23,11 @@ impl Tenants {
         share.limit.fetch_max(limit, Ordering::Relaxed);
         share.clone()
     }
+
+    /// A share that nobody else has a part of.
+    pub fn share_alone(limit: usize) -> Arc<Share> {
+        Arc::new(Share { limit: AtomicUsize::new(limit), used: AtomicUsize::new(0) })
+    }
 }
 
 /// What all runs of one tenant use together.
@@ -43,31 +48,21 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub fn new(limit: usize, share: Arc<Share>) -> Arc<Self> {
-        Arc::new(Self {
-            limit,
-            used: AtomicUsize::new(0),
-            share,
-        })
+        Arc::new(Self { limit, used: AtomicUsize::new(0), share })
     }
 
     /// An environment whose executions use this pool.
     pub fn runtime(self: &Arc<Self>) -> Result<Arc<RuntimeEnv>> {
         let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
-        RuntimeEnvBuilder::new()
-            .with_memory_pool(self.clone())
-            .with_disk_manager_builder(disk)
-            .build_arc()
+        RuntimeEnvBuilder::new().with_memory_pool(self.clone()).with_disk_manager_builder(disk).build_arc()
     }
 
     /// The fault of a run that asked for more. What the tenant's other queries hold passes; what it needs itself does not.
     pub fn fault(&self, detail: &str) -> Fault {
         let own = !detail.contains(SHARED);
         let fault = if own {
-            Fault::tenant(
-                FaultKind::SqlLimit,
-                format_args!("a query needs more than {} bytes of memory", self.limit),
-            )
-            .fix("read less at once, or ask the operator for more sql_memory_bytes")
+            Fault::tenant(FaultKind::SqlLimit, format_args!("a query needs more than {} bytes of memory", self.limit))
+                .fix("read less at once, or ask the operator for more sql_memory_bytes")
         } else {
             Fault::tenant(
                 FaultKind::SqlLimit,
@@ -85,10 +80,8 @@ impl Pool {
 const SHARED: &str = "of the tenant";
 
 fn take(used: &AtomicUsize, limit: usize, more: usize) -> bool {
-    used.try_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
-        now.checked_add(more).filter(|next| *next <= limit)
-    })
-    .is_ok()
+    used.try_update(Ordering::Relaxed, Ordering::Relaxed, |now| now.checked_add(more).filter(|next| *next <= limit))
+        .is_ok()
 }
 
 impl fmt::Display for Pool {
@@ -114,17 +107,12 @@ impl MemoryPool for Pool {
 
     fn try_grow(&self, _: &MemoryReservation, additional: usize) -> Result<()> {
         if !take(&self.used, self.limit, additional) {
-            return Err(resources_datafusion_err!(
-                "more than {} bytes of memory of the query",
-                self.limit
-            ));
+            return Err(resources_datafusion_err!("more than {} bytes of memory of the query", self.limit));
         }
         let limit = self.share.limit.load(Ordering::Relaxed);
         if !take(&self.share.used, limit, additional) {
             self.used.fetch_sub(additional, Ordering::Relaxed);
-            return Err(resources_datafusion_err!(
-                "more than {limit} bytes of memory {SHARED}"
-            ));
+            return Err(resources_datafusion_err!("more than {limit} bytes of memory {SHARED}"));
         }
         Ok(())
     }

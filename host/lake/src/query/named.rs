@@ -47,9 +47,7 @@ pub(crate) fn plan_all(ruleset: &Ruleset, tools: Tools) -> Result<Planned, Vec<P
     if !problems.is_empty() {
         return Err(problems);
     }
-    let streams = inputs(ruleset)
-        .map(|(name, def)| (name.clone(), Arc::new(def.clone())))
-        .collect();
+    let streams = inputs(ruleset).map(|(name, def)| (name.clone(), Arc::new(def.clone()))).collect();
     Ok(Planned {
         queries,
         streams,
@@ -65,10 +63,7 @@ pub(crate) fn to_usize(n: u64) -> usize {
 }
 
 fn inputs(ruleset: &Ruleset) -> impl Iterator<Item = (&Name, &StreamDef)> {
-    ruleset
-        .streams
-        .iter()
-        .filter(|(name, _)| ruleset.manifest.inputs.contains_key(name.as_str()))
+    ruleset.streams.iter().filter(|(name, _)| ruleset.manifest.inputs.contains_key(name.as_str()))
 }
 
 fn plan_one(
@@ -86,27 +81,12 @@ fn plan_one(
             return Err(problems);
         }
     };
-    let mut tables: BTreeMap<String, SchemaRef> = inputs(ruleset)
-        .map(|(name, stream)| (name.to_string(), stream.positioned_schema()))
-        .collect();
-    tables.extend(
-        def.rows
-            .iter()
-            .map(|(name, columns)| (name.to_string(), rows_schema(columns))),
-    );
-    let params: Vec<Param> = def
-        .params
-        .iter()
-        .map(|(name, ty)| Param {
-            name: name.clone(),
-            ty: *ty,
-        })
-        .collect();
+    let mut tables: BTreeMap<String, SchemaRef> =
+        inputs(ruleset).map(|(name, stream)| (name.to_string(), stream.positioned_schema())).collect();
+    tables.extend(def.rows.iter().map(|(name, columns)| (name.to_string(), rows_schema(columns))));
+    let params: Vec<Param> = def.params.iter().map(|(name, ty)| Param { name: name.clone(), ty: *ty }).collect();
     let of_query = |refusal: Refusal| refusal.problem(&def.file, name.as_str());
-    let typed: Vec<_> = params
-        .iter()
-        .map(|p| (p.name.as_str(), p.ty.arrow()))
-        .collect();
+    let typed: Vec<_> = params.iter().map(|p| (p.name.as_str(), p.ty.arrow())).collect();
     let draft = match draft(&tools.session, sql, &typed, &tables) {
         Ok(draft) => draft,
         Err(refused) => {
@@ -114,15 +94,8 @@ fn plan_one(
             return Err(problems);
         }
     };
-    let kept = total(draft.plan).and_then(|plan| {
-        Kept::new(
-            &plan,
-            tools.session.clone(),
-            tools.runtime.clone(),
-            tools.share.clone(),
-            limits,
-        )
-    });
+    let kept = total(draft.plan)
+        .and_then(|plan| Kept::new(&plan, tools.session.clone(), tools.runtime.clone(), tools.share.clone(), limits));
     let (kept, read) = match kept.and_then(|kept| {
         let read = columns_read(kept.logical())?;
         Ok((kept, read))
@@ -144,54 +117,35 @@ fn plan_one(
         .filter(|(table, _)| !def.rows.contains_key(table.as_str()))
         .map(|(table, columns)| StreamUse {
             name: table.clone(),
-            bounds: def
-                .bounds
-                .get(table.as_str())
-                .map(|[from, to]| [index(from), index(to)]),
+            bounds: def.bounds.get(table.as_str()).map(|[from, to]| [index(from), index(to)]),
             columns: columns.iter().copied().collect(),
         })
         .collect();
     Ok(Query {
         params,
-        rows: def
-            .rows
-            .iter()
-            .map(|(name, columns)| (name.clone(), rows_schema(columns)))
-            .collect(),
+        rows: def.rows.iter().map(|(name, columns)| (name.clone(), rows_schema(columns))).collect(),
         streams,
         kept,
     })
 }
 
 fn rows_schema(columns: &Columns) -> SchemaRef {
-    Arc::new(Schema::new(
-        columns
-            .0
-            .iter()
-            .map(|c| Field::new(&c.name, c.ty.arrow(), !c.required))
-            .collect::<Vec<_>>(),
-    ))
+    Arc::new(Schema::new(columns.0.iter().map(|c| Field::new(&c.name, c.ty.arrow(), !c.required)).collect::<Vec<_>>()))
 }
 
 fn text<'a>(ruleset: &'a Ruleset, name: &Name, def: &QueryDef) -> Result<&'a str, Problem> {
     let bytes = ruleset.file(&def.file, &format!("queries.{name}.file"))?;
     let limit = ruleset.limits.query_bytes;
     if bytes.len() as u64 > limit {
-        return Err(Problem::new(
-            &def.file,
-            format_args!("it has {} bytes, at most {limit} are allowed", bytes.len()),
-        )
-        .field(name)
-        .fix("write a shorter query, or ask the operator for more query_bytes"));
+        return Err(Problem::new(&def.file, format_args!("it has {} bytes, at most {limit} are allowed", bytes.len()))
+            .field(name)
+            .fix("write a shorter query, or ask the operator for more query_bytes"));
     }
     std::str::from_utf8(bytes).map_err(|e| {
-        Problem::new(
-            &def.file,
-            format_args!("it is not UTF-8: byte {} is wrong", e.valid_up_to()),
-        )
-        .field(name)
-        .fix("save it as UTF-8")
-        .partial()
+        Problem::new(&def.file, format_args!("it is not UTF-8: byte {} is wrong", e.valid_up_to()))
+            .field(name)
+            .fix("save it as UTF-8")
+            .partial()
     })
 }
 
@@ -199,11 +153,7 @@ fn text<'a>(ruleset: &'a Ruleset, name: &Name, def: &QueryDef) -> Result<&'a str
 fn check_definition(ruleset: &Ruleset, name: &Name, def: &QueryDef) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut push = |field: String, message: String, fix: &str| {
-        problems.push(
-            Problem::new("scenario.toml", message)
-                .field(format_args!("queries.{name}.{field}"))
-                .fix(fix),
-        );
+        problems.push(Problem::new("scenario.toml", message).field(format_args!("queries.{name}.{field}")).fix(fix));
     };
     for param in def.params.keys() {
         let text = param.as_str();
@@ -261,58 +211,26 @@ fn tables_written(sql: &str, tables: &BTreeMap<String, SchemaRef>) -> BTreeSet<S
         datafusion::sql::sqlparser::ast::Statement::Query(query),
     ));
     datafusion::sql::resolve::resolve_table_references(&statement, true)
-        .map(|(names, _)| {
-            names
-                .iter()
-                .map(|n| n.table().to_owned())
-                .filter(|n| tables.contains_key(n))
-                .collect()
-        })
+        .map(|(names, _)| names.iter().map(|n| n.table().to_owned()).filter(|n| tables.contains_key(n)).collect())
         .unwrap_or_default()
 }
 
-fn unused(
-    name: &Name,
-    def: &QueryDef,
-    used: &BTreeSet<String>,
-    tables: &BTreeSet<String>,
-) -> Vec<Problem> {
+fn unused(name: &Name, def: &QueryDef, used: &BTreeSet<String>, tables: &BTreeSet<String>) -> Vec<Problem> {
     let in_bounds = |p: &Name| def.bounds.values().flatten().any(|end| end == p);
-    let params = def
-        .params
-        .keys()
-        .filter(|p| !used.contains(p.as_str()) && !in_bounds(p))
-        .map(|p| {
-            Problem::new(
-                &def.file,
-                format_args!("parameter ${p} is declared but not used"),
-            )
+    let params = def.params.keys().filter(|p| !used.contains(p.as_str()) && !in_bounds(p)).map(|p| {
+        Problem::new(&def.file, format_args!("parameter ${p} is declared but not used"))
             .field(p)
             .fix(format_args!("use it, or take it out of queries.{name}.params"))
-        });
-    let rows = def
-        .rows
-        .keys()
-        .filter(|t| !tables.contains(t.as_str()))
-        .map(|t| {
-            Problem::new(
-                &def.file,
-                format_args!("table parameter {t} is declared but not read"),
-            )
+    });
+    let rows = def.rows.keys().filter(|t| !tables.contains(t.as_str())).map(|t| {
+        Problem::new(&def.file, format_args!("table parameter {t} is declared but not read"))
             .field(t)
             .fix(format_args!("read it, or take it out of queries.{name}.rows"))
-        });
-    let bounds = def
-        .bounds
-        .keys()
-        .filter(|s| !tables.contains(s.as_str()))
-        .map(|s| {
-            Problem::new(
-                &def.file,
-                format_args!("bounds are given for stream {s}, which the query does not read"),
-            )
+    });
+    let bounds = def.bounds.keys().filter(|s| !tables.contains(s.as_str())).map(|s| {
+        Problem::new(&def.file, format_args!("bounds are given for stream {s}, which the query does not read"))
             .field(s)
             .fix(format_args!("read it, or take it out of queries.{name}.bounds"))
-        });
+    });
     params.chain(rows).chain(bounds).collect()
 }

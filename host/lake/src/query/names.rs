@@ -13,9 +13,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{
-    AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, Volatility, WindowUDF,
-};
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, Volatility, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
 use crate::error::Refusal;
@@ -33,10 +31,7 @@ impl Names<'_> {
             Err(DataFusionError::External(Box::new(refusal)))
         };
         if name.schema().is_some() {
-            return refuse(
-                format!("there is no table {name}"),
-                "tables have no schema before their name".to_owned(),
-            );
+            return refuse(format!("there is no table {name}"), "tables have no schema before their name".to_owned());
         }
         if let Some(table) = self.tables.get(name.table()) {
             return Ok(table.clone());
@@ -62,25 +57,18 @@ impl ContextProvider for Names<'_> {
         self.table(&name)
     }
 
-    fn get_table_function_source(
-        &self,
-        name: &str,
-        args: Vec<Expr>,
-    ) -> Result<Arc<dyn TableSource>> {
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         let Some(function) = self.state.table_functions().get(name) else {
             return Err(DataFusionError::Plan(format!("there is no table function {name}")));
         };
-        let context = SimplifyContext::builder()
-            .with_config_options(self.state.config_options().clone())
-            .build();
+        let context = SimplifyContext::builder().with_config_options(self.state.config_options().clone()).build();
         let simplifier = ExprSimplifier::new(context);
         let empty = DFSchema::empty();
         let args = args
             .into_iter()
             .map(|arg| simplifier.simplify(simplifier.coerce(arg, &empty)?))
             .collect::<Result<Vec<_>>>()?;
-        let table =
-            function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
+        let table = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
         Ok(provider_as_source(table))
     }
 

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::{Column, Result};
-use datafusion::logical_expr::{
-    Expr, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr,
-};
+use datafusion::logical_expr::{Expr, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr};
 
 use crate::normalise::plain_type;
 
@@ -38,24 +36,15 @@ fn break_ties(plan: LogicalPlan) -> Result<LogicalPlan> {
         LogicalPlan::Sort(sort) => {
             let ties = columns(&sort.input, &sort.expr);
             let expr = sort.expr.into_iter().chain(ties).collect();
-            LogicalPlan::Sort(Sort {
-                expr,
-                input: sort.input,
-                fetch: sort.fetch,
-            })
+            LogicalPlan::Sort(Sort { expr, input: sort.input, fetch: sort.fetch })
         }
         LogicalPlan::Projection(p) => {
             let input = break_ties(Arc::unwrap_or_clone(p.input))?;
-            LogicalPlan::Projection(Projection::try_new_with_schema(
-                p.expr,
-                Arc::new(input),
-                p.schema,
-            )?)
+            LogicalPlan::Projection(Projection::try_new_with_schema(p.expr, Arc::new(input), p.schema)?)
         }
-        LogicalPlan::Limit(limit) => LogicalPlan::Limit(Limit {
-            input: Arc::new(break_ties(Arc::unwrap_or_clone(limit.input))?),
-            ..limit
-        }),
+        LogicalPlan::Limit(limit) => {
+            LogicalPlan::Limit(Limit { input: Arc::new(break_ties(Arc::unwrap_or_clone(limit.input))?), ..limit })
+        }
         other => other,
     })
 }

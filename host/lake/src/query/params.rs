@@ -9,8 +9,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use weir_model::columns::{ColumnType, Scalar, kind_of};
 use weir_model::{CallError, DataError};
@@ -105,9 +104,7 @@ pub(crate) fn bind(plan: LogicalPlan, cell: &Arc<Cell>) -> Result<LogicalPlan> {
                 return Ok(Transformed::no(expr));
             }
             let name = names.save(&expr);
-            Ok(expr
-                .transform_up(|e| bind_one(e, cell))?
-                .update_data(|e| name.restore(e)))
+            Ok(expr.transform_up(|e| bind_one(e, cell))?.update_data(|e| name.restore(e)))
         })
     })
     .map(|done| done.data)
@@ -119,10 +116,7 @@ fn bind_one(expr: Expr, cell: &Arc<Cell>) -> Result<Transformed<Expr>> {
     };
     let index = placeholder.id.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
     let (Some(index), Some(field)) = (index, &placeholder.field) else {
-        return Err(DataFusionError::Plan(format!(
-            "parameter {} has no type here",
-            placeholder.id
-        )));
+        return Err(DataFusionError::Plan(format!("parameter {} has no type here", placeholder.id)));
     };
     let param = Param {
         index: index - 1,
@@ -130,9 +124,7 @@ fn bind_one(expr: Expr, cell: &Arc<Cell>) -> Result<Transformed<Expr>> {
         cell: cell.clone(),
         signature: Signature::nullary(Volatility::Volatile),
     };
-    Ok(Transformed::yes(
-        ScalarUDF::from(param).call(Vec::new()),
-    ))
+    Ok(Transformed::yes(ScalarUDF::from(param).call(Vec::new())))
 }
 
 /// A guest's value as the declared type. Null fits everywhere; int64 fits where no value is lost.
@@ -148,12 +140,8 @@ pub(crate) fn scalar(value: &Scalar, ty: ColumnType) -> std::result::Result<Scal
         #[allow(clippy::cast_precision_loss)]
         (Scalar::Int64(v), ColumnType::Float64) => ScalarValue::Float64(Some(*v as f64)),
         (Scalar::Float64(v), ColumnType::Float64) => ScalarValue::Float64(Some(*v)),
-        (Scalar::Int64(v), ColumnType::Decimal { precision, scale }) => {
-            decimal(&v.to_string(), precision, scale)?
-        }
-        (Scalar::Decimal(v), ColumnType::Decimal { precision, scale }) => {
-            decimal(v, precision, scale)?
-        }
+        (Scalar::Int64(v), ColumnType::Decimal { precision, scale }) => decimal(&v.to_string(), precision, scale)?,
+        (Scalar::Decimal(v), ColumnType::Decimal { precision, scale }) => decimal(v, precision, scale)?,
         (Scalar::Text(v), ColumnType::Text) => ScalarValue::Utf8(Some(v.clone())),
         (Scalar::Text(v), ColumnType::Date) => date(v)?,
         (Scalar::Bytes(v), ColumnType::Bytes) => ScalarValue::Binary(Some(v.clone())),
@@ -168,9 +156,7 @@ pub(crate) fn timestamp(micros: i64) -> ScalarValue {
 }
 
 fn date(text: &str) -> std::result::Result<ScalarValue, DataError> {
-    let day = text
-        .parse::<chrono::NaiveDate>()
-        .map_err(|_| DataError::Malformed)?;
+    let day = text.parse::<chrono::NaiveDate>().map_err(|_| DataError::Malformed)?;
     let days = day.signed_duration_since(chrono::NaiveDate::default()).num_days();
     let days = i32::try_from(days).map_err(|_| DataError::OutOfRange)?;
     Ok(ScalarValue::Date32(Some(days)))

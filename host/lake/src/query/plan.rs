@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::datasource::provider_as_source;
+use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, TableSource};
 use datafusion::prelude::SQLOptions;
@@ -37,17 +37,11 @@ pub(crate) fn draft(
     let tables: BTreeMap<String, Arc<dyn TableSource>> = tables
         .iter()
         .map(|(name, schema)| {
-            let table = BoundTable {
-                name: name.clone(),
-                schema: schema.clone(),
-            };
+            let table = BoundTable { name: name.clone(), schema: schema.clone() };
             (name.clone(), provider_as_source(Arc::new(table)))
         })
         .collect();
-    let names = Names {
-        state: session,
-        tables: &tables,
-    };
+    let names = Names { state: session, tables: &tables };
     let options = ParserOptions::new().with_map_string_types_to_utf8view(false);
     let types = params
         .iter()
@@ -66,22 +60,14 @@ pub(crate) fn draft(
         .verify_plan(&plan)
         .map_err(|e| vec![Refusal::of(&e)])?;
     one_name_each(&plan)?;
-    Ok(Draft {
-        plan,
-        params: checked.params,
-    })
+    Ok(Draft { plan, params: checked.params })
 }
 
 /// A guest asks for columns by name.
 fn one_name_each(plan: &LogicalPlan) -> Result<(), Vec<Refusal>> {
     let mut seen = BTreeSet::new();
-    let twice: BTreeSet<&String> = plan
-        .schema()
-        .fields()
-        .iter()
-        .map(|f| f.name())
-        .filter(|name| !seen.insert(*name))
-        .collect();
+    let twice: BTreeSet<&String> =
+        plan.schema().fields().iter().map(|f| f.name()).filter(|name| !seen.insert(*name)).collect();
     if twice.is_empty() {
         return Ok(());
     }
@@ -98,13 +84,15 @@ fn one_name_each(plan: &LogicalPlan) -> Result<(), Vec<Refusal>> {
 }
 
 /// Which columns of its tables a plan reads, by table; indices into the table's schema.
-pub(crate) fn columns_read(
-    plan: &LogicalPlan,
-) -> datafusion::common::Result<BTreeMap<String, BTreeSet<usize>>> {
+pub(crate) fn columns_read(plan: &LogicalPlan) -> datafusion::common::Result<BTreeMap<String, BTreeSet<usize>>> {
     let mut read: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::TableScan(scan) = node {
-            let columns = read.entry(scan.table_name.table().to_owned()).or_default();
+        // Table functions and recursion scan too, under names of their own.
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(provider) = source_as_provider(&scan.source)
+            && let Some(table) = provider.downcast_ref::<BoundTable>()
+        {
+            let columns = read.entry(table.name.clone()).or_default();
             match &scan.projection {
                 Some(projection) => columns.extend(projection),
                 None => columns.extend(0..scan.source.schema().fields().len()),

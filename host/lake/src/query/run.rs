@@ -79,10 +79,7 @@ impl Queries for Planned {
             tables.insert(used.name.clone(), Arc::new(TableRows(rows)));
         }
         values.push(timestamp(inputs.time.micros()));
-        let binding = Binding {
-            params: values,
-            tables,
-        };
+        let binding = Binding { params: values, tables };
         query.kept.run(binding, deadline)
     }
 
@@ -109,9 +106,7 @@ impl Planned {
         let def = self.streams.get(name).ok_or(DataError::Undeclared)?;
         match inputs.streams.get(name) {
             Some(pinned) => Ok((pinned, def)),
-            None => Err(CallError::Fault(Fault::internal(format_args!(
-                "stream {name} is not pinned"
-            )))),
+            None => Err(CallError::Fault(Fault::internal(format_args!("stream {name} is not pinned")))),
         }
     }
 
@@ -151,13 +146,9 @@ impl Planned {
             above: pinned.from.clone(),
             below: pinned.upto.clone(),
         };
-        let read = self
-            .reader
-            .bronze(&self.tenant, table, schema, range, Some(self.limits.memory));
+        let read = self.reader.bronze(&self.tenant, table, schema, range, Some(self.limits.memory));
         let wait = self.limits.time.saturating_mul(10);
-        let rows = self.runtime.block_on(async {
-            tokio::time::timeout(wait, deadline.watch(read)).await
-        });
+        let rows = self.runtime.block_on(async { tokio::time::timeout(wait, deadline.watch(read)).await });
         match rows {
             Ok(rows) => Ok(rows??),
             Err(_) => Err(CallError::Fault(
@@ -171,10 +162,7 @@ impl Planned {
     }
 }
 
-fn bind_params(
-    declared: &[Param],
-    given: &[(String, Scalar)],
-) -> Result<Vec<ScalarValue>, CallError> {
+fn bind_params(declared: &[Param], given: &[(String, Scalar)]) -> Result<Vec<ScalarValue>, CallError> {
     if given.iter().any(|(name, _)| !declared.iter().any(|p| p.name.as_str() == name)) {
         return Err(DataError::Undeclared.into());
     }
@@ -187,11 +175,7 @@ fn bind_params(
         .collect()
 }
 
-fn period_of(
-    params: &[Param],
-    values: &[ScalarValue],
-    ends: [usize; 2],
-) -> Result<(Time, Time), CallError> {
+fn period_of(params: &[Param], values: &[ScalarValue], ends: [usize; 2]) -> Result<(Time, Time), CallError> {
     let end = |index: usize| match values.get(index) {
         Some(ScalarValue::TimestampMicrosecond(Some(micros), _)) => Ok(Time(*micros)),
         _ => Err(CallError::Data(DataError::Failed(format!(
@@ -216,21 +200,14 @@ fn bind_rows(
                 let text = format!("table parameter {name} is not bound");
                 return Err(DataError::Failed(text).into());
             };
-            let piece = Piece {
-                batch: as_declared(batch, schema, name)?,
-                keep: None,
-            };
+            let piece = Piece { batch: as_declared(batch, schema, name)?, keep: None };
             Ok((name.to_string(), Arc::new(TableRows(vec![piece]))))
         })
         .collect()
 }
 
 /// A guest's rows in the declared schema: columns by name, further ones are left out.
-fn as_declared(
-    batch: &RecordBatch,
-    schema: &SchemaRef,
-    table: &Name,
-) -> Result<RecordBatch, CallError> {
+fn as_declared(batch: &RecordBatch, schema: &SchemaRef, table: &Name) -> Result<RecordBatch, CallError> {
     let columns = schema
         .fields()
         .iter()
@@ -251,6 +228,5 @@ fn as_declared(
             Ok(column)
         })
         .collect::<Result<Vec<_>, _>>()?;
-    with_rows(schema.clone(), columns, batch.num_rows())
-        .map_err(|e| CallError::Data(DataError::Failed(e.to_string())))
+    with_rows(schema.clone(), columns, batch.num_rows()).map_err(|e| CallError::Data(DataError::Failed(e.to_string())))
 }

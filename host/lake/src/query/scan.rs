@@ -12,13 +12,10 @@ use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, EmissionType, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties,
-    SendableRecordBatchStream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties, SendableRecordBatchStream,
 };
 
 use super::params::Cell;
@@ -35,9 +32,7 @@ pub(crate) struct Piece {
 
 impl Piece {
     fn rows(&self) -> usize {
-        self.keep
-            .as_ref()
-            .map_or(self.batch.num_rows(), BooleanArray::true_count)
+        self.keep.as_ref().map_or(self.batch.num_rows(), BooleanArray::true_count)
     }
 }
 
@@ -53,11 +48,7 @@ pub(crate) struct BoundTable {
 }
 
 impl BoundTable {
-    fn plan(
-        &self,
-        session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn plan(&self, session: &dyn Session, projection: Option<&Vec<usize>>) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(cell) = session.config().get_extension::<Cell>() else {
             return internal_err!("a table is planned without a cell");
         };
@@ -71,12 +62,7 @@ impl BoundTable {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Ok(Arc::new(BoundScan {
-            table: self.name.clone(),
-            schema,
-            cell,
-            properties: Arc::new(properties),
-        }))
+        Ok(Arc::new(BoundScan { table: self.name.clone(), schema, cell, properties: Arc::new(properties) }))
     }
 }
 
@@ -150,10 +136,7 @@ impl ExecutionPlan for BoundScan {
         Ok(self)
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
 
@@ -166,10 +149,7 @@ impl ExecutionPlan for BoundScan {
             out: BatchCoalescer::new(self.schema.clone(), BATCH_ROWS),
             counted: None,
         };
-        Ok(Box::pin(RecordBatchStreamAdapter::new(
-            self.schema.clone(),
-            futures::stream::iter(batches),
-        )))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), futures::stream::iter(batches))))
     }
 }
 
@@ -205,10 +185,7 @@ impl Batches {
                 .collect::<std::result::Result<Vec<_>, _>>()?;
             let batch = with_rows(
                 self.schema.clone(),
-                columns
-                    .into_iter()
-                    .map(|i| piece.batch.column(i).clone())
-                    .collect(),
+                columns.into_iter().map(|i| piece.batch.column(i).clone()).collect(),
                 piece.batch.num_rows(),
             )?;
             match &piece.keep {
@@ -234,10 +211,6 @@ impl Iterator for Batches {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.schema.fields().is_empty() {
-            self.counts().transpose()
-        } else {
-            self.columns().transpose()
-        }
+        if self.schema.fields().is_empty() { self.counts().transpose() } else { self.columns().transpose() }
     }
 }

@@ -10,14 +10,12 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use datafusion::physical_plan::execution_plan::{
-    ChildrenPropertiesMode, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr,
-    PlanProperties, SendableRecordBatchStream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr, PlanProperties,
+    SendableRecordBatchStream,
 };
 use datafusion::prelude::SessionConfig;
 use futures::{StreamExt, TryStreamExt};
@@ -27,10 +25,8 @@ pub(crate) const BATCH_ROWS: usize = 8192;
 
 /// Settings of all sessions.
 pub(crate) fn config() -> SessionConfig {
-    let mut config = SessionConfig::new()
-        .with_target_partitions(1)
-        .with_batch_size(BATCH_ROWS)
-        .with_information_schema(false);
+    let mut config =
+        SessionConfig::new().with_target_partitions(1).with_batch_size(BATCH_ROWS).with_information_schema(false);
     let options = config.options_mut();
     options.optimizer.enable_dynamic_filter_pushdown = false;
     options.execution.time_zone = Some("UTC".to_owned());
@@ -54,17 +50,9 @@ pub(crate) fn state() -> SessionState {
 struct InOrderRule;
 
 impl PhysicalOptimizerRule for InOrderRule {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|plan| {
-            if plan.is::<UnionExec>() {
-                Ok(Transformed::yes(InOrder::wrap(plan)))
-            } else {
-                Ok(Transformed::no(plan))
-            }
+            if plan.is::<UnionExec>() { Ok(Transformed::yes(InOrder::wrap(plan))) } else { Ok(Transformed::no(plan)) }
         })
         .data()
     }
@@ -93,10 +81,7 @@ impl InOrder {
             input.pipeline_behavior(),
             input.boundedness(),
         );
-        Arc::new(Self {
-            input,
-            properties: Arc::new(properties),
-        })
+        Arc::new(Self { input, properties: Arc::new(properties) })
     }
 }
 
@@ -138,10 +123,7 @@ impl ExecutionPlan for InOrder {
         Ok(Self::wrap(children.swap_remove(0)))
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         self.replace_children(children, options)
     }
@@ -149,9 +131,7 @@ impl ExecutionPlan for InOrder {
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.clone();
         let parts = input.output_partitioning().partition_count();
-        let rows = futures::stream::iter(0..parts)
-            .map(move |part| input.execute(part, context.clone()))
-            .try_flatten();
+        let rows = futures::stream::iter(0..parts).map(move |part| input.execute(part, context.clone())).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }

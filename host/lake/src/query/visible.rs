@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::{Array, BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
 use arrow_ord::sort::{SortColumn, lexsort_to_indices};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -30,10 +30,7 @@ impl Period {
     pub fn of(pinned: &PinnedStream, bounds: Option<(Time, Time)>) -> Self {
         match bounds {
             Some((from, to)) => Self { from, to: Some(to) },
-            None => Self {
-                from: pinned.floor,
-                to: None,
-            },
+            None => Self { from: pinned.floor, to: None },
         }
     }
 
@@ -47,18 +44,12 @@ impl Period {
             return None;
         }
         let to = self.to.map_or(pinned.complete_from, |to| to.min(pinned.complete_from));
-        Some(Self {
-            from: self.from,
-            to: Some(to),
-        })
+        Some(Self { from: self.from, to: Some(to) })
     }
 
     /// The part that the hot chunks hold.
     pub fn hot(&self, pinned: &PinnedStream) -> Self {
-        Self {
-            from: self.from.max(pinned.complete_from),
-            to: self.to,
-        }
+        Self { from: self.from.max(pinned.complete_from), to: self.to }
     }
 
     fn holds(&self, time: i64) -> bool {
@@ -88,11 +79,7 @@ pub(crate) fn hot(
         }
         let batch = adapt(&rows, schema, &format!("stream {}", pinned.stream))?;
         let inside = chunk.min_time >= period.from && period.to.is_none_or(|to| chunk.max_time < to);
-        let keep = if inside {
-            None
-        } else {
-            Some(in_period(&batch, event_time, period)?)
-        };
+        let keep = if inside { None } else { Some(in_period(&batch, event_time, period)?) };
         if keep.as_ref().is_none_or(|k| k.true_count() > 0) {
             pieces.push(Piece { batch, keep });
         }
@@ -112,11 +99,7 @@ fn pinned_rows(pinned: &PinnedStream, chunk: &Chunk) -> Result<RecordBatch, Faul
         .column_by_name(OFFSET)
         .and_then(|c| c.as_primitive_opt::<Int64Type>())
         .ok_or_else(|| Fault::internal("a chunk has no offsets"))?;
-    let below = |limit: u64| {
-        offsets
-            .values()
-            .partition_point(|o| u64::try_from(*o).unwrap_or(0) < limit)
-    };
+    let below = |limit: u64| offsets.values().partition_point(|o| u64::try_from(*o).unwrap_or(0) < limit);
     let (start, end) = (below(from), below(upto));
     Ok(chunk.rows.slice(start, end.saturating_sub(start)))
 }
@@ -132,26 +115,15 @@ fn in_period(batch: &RecordBatch, event_time: &str, period: Period) -> Result<Bo
 }
 
 /// Hot and bronze rows as one piece in (partition, offset) order, with the columns of `schema`.
-pub(crate) fn merge(
-    schema: &SchemaRef,
-    bronze: Vec<RecordBatch>,
-    hot: Vec<Piece>,
-) -> Result<Vec<Piece>, Fault> {
+pub(crate) fn merge(schema: &SchemaRef, bronze: Vec<RecordBatch>, hot: Vec<Piece>) -> Result<Vec<Piece>, Fault> {
     if bronze.iter().all(|b| b.num_rows() == 0) {
         return Ok(hot);
     }
     let merged = merge_rows(schema, bronze, hot).map_err(Fault::internal)?;
-    Ok(vec![Piece {
-        batch: merged,
-        keep: None,
-    }])
+    Ok(vec![Piece { batch: merged, keep: None }])
 }
 
-fn merge_rows(
-    schema: &SchemaRef,
-    bronze: Vec<RecordBatch>,
-    hot: Vec<Piece>,
-) -> Result<RecordBatch, ArrowError> {
+fn merge_rows(schema: &SchemaRef, bronze: Vec<RecordBatch>, hot: Vec<Piece>) -> Result<RecordBatch, ArrowError> {
     let columns: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
     let mut batches = bronze;
     for piece in hot {
@@ -166,10 +138,7 @@ fn merge_rows(
 }
 
 fn select(batch: &RecordBatch, columns: &[&str]) -> Result<RecordBatch, ArrowError> {
-    let indices = columns
-        .iter()
-        .map(|name| batch.schema_ref().index_of(name))
-        .collect::<Result<Vec<_>, _>>()?;
+    let indices = columns.iter().map(|name| batch.schema_ref().index_of(name)).collect::<Result<Vec<_>, _>>()?;
     batch.project(&indices)
 }
 
@@ -179,10 +148,7 @@ pub(crate) fn in_order(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         .iter()
         .map(|name| {
             let values = rows.column(rows.schema_ref().index_of(name)?).clone();
-            Ok(SortColumn {
-                values,
-                options: None,
-            })
+            Ok(SortColumn { values, options: None })
         })
         .collect::<Result<Vec<_>, ArrowError>>()?;
     take_record_batch(rows, &lexsort_to_indices(&keys, None)?)
@@ -211,7 +177,5 @@ pub(crate) fn columns_read(schema: &SchemaRef, read: &[usize]) -> SchemaRef {
         }
     }
     columns.sort_unstable();
-    schema
-        .project(&columns)
-        .map_or_else(|_| schema.clone(), Arc::new)
+    schema.project(&columns).map_or_else(|_| schema.clone(), Arc::new)
 }

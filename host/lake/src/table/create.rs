@@ -13,16 +13,8 @@ use crate::error::delta_fault;
 use crate::normalise::type_word;
 
 /// Makes the table. Its log stays short: few entries are kept below a checkpoint, and transaction versions never expire.
-pub(crate) async fn create(
-    folder: &Folder,
-    schema: &Schema,
-    settings: &Settings,
-) -> Result<(), Fault> {
-    let columns = schema
-        .fields()
-        .iter()
-        .map(|f| column(f, f.is_nullable()))
-        .collect::<Result<Vec<_>, _>>()?;
+pub(crate) async fn create(folder: &Folder, schema: &Schema, settings: &Settings) -> Result<(), Fault> {
+    let columns = schema.fields().iter().map(|f| column(f, f.is_nullable())).collect::<Result<Vec<_>, _>>()?;
     folder.create()?;
     let seconds = settings.log_retention.as_secs();
     let properties = [
@@ -51,17 +43,9 @@ pub(crate) fn lacking(table: &Schema, wanted: &Schema, name: &str) -> Result<Vec
             lacking.push(field.as_ref().clone());
             continue;
         };
-        let refuse = |message: String| {
-            Fault::tenant(FaultKind::Sink, message)
-                .file(name)
-                .field(field.name())
-        };
+        let refuse = |message: String| Fault::tenant(FaultKind::Sink, message).file(name).field(field.name());
         if there.name() != field.name() {
-            return Err(refuse(format!(
-                "column {} is written {} in the table",
-                field.name(),
-                there.name()
-            )));
+            return Err(refuse(format!("column {} is written {} in the table", field.name(), there.name())));
         }
         if there.data_type() != field.data_type() {
             return Err(refuse(format!(
@@ -78,10 +62,7 @@ pub(crate) fn lacking(table: &Schema, wanted: &Schema, name: &str) -> Result<Vec
 
 /// Adds nullable columns.
 pub(crate) async fn widen(folder: &Folder, table: DeltaTable, fields: &[Field]) -> Result<(), Fault> {
-    let columns = fields
-        .iter()
-        .map(|f| column(f, true))
-        .collect::<Result<Vec<_>, _>>()?;
+    let columns = fields.iter().map(|f| column(f, true)).collect::<Result<Vec<_>, _>>()?;
     let before = table.version().unwrap_or(0);
     let table = table
         .add_columns()
@@ -97,19 +78,15 @@ pub(crate) async fn widen(folder: &Folder, table: DeltaTable, fields: &[Field]) 
 
 /// Commits that leave checkpoints to their own time: a failing one would report a commit that happened as failed.
 pub(crate) fn quiet() -> CommitProperties {
-    CommitProperties::default()
-        .with_create_checkpoint(false)
-        .with_cleanup_expired_logs(Some(false))
+    CommitProperties::default().with_create_checkpoint(false).with_cleanup_expired_logs(Some(false))
 }
 
 /// Syncs a log entry that the table format's own operations wrote, with the files that it names.
 pub(crate) fn sync_version(folder: &Folder, version: u64) -> Result<(), Fault> {
-    let mut files = vec![std::path::PathBuf::from(format!(
-        "_delta_log/{version:020}.json"
-    ))];
+    let mut files = vec![std::path::PathBuf::from(format!("_delta_log/{version:020}.json"))];
     for line in folder.read_entry(version)?.lines() {
-        let action: serde_json::Value = serde_json::from_str(line)
-            .map_err(|e| Fault::external(FaultKind::Sink, e).file(&folder.name))?;
+        let action: serde_json::Value =
+            serde_json::from_str(line).map_err(|e| Fault::external(FaultKind::Sink, e).file(&folder.name))?;
         if let Some(path) = action.pointer("/add/path").and_then(|p| p.as_str()) {
             let path = percent_decoded(path);
             if !path.contains("://") {

@@ -37,14 +37,12 @@ pub(crate) fn encode(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Opti
         .set_created_by("weir".to_owned())
         .build();
     let mut bytes = Vec::new();
-    let written = ArrowWriter::try_new(&mut bytes, schema.clone(), Some(properties)).and_then(
-        |mut writer| {
-            for batch in batches {
-                writer.write(batch)?;
-            }
-            writer.close()
-        },
-    );
+    let written = ArrowWriter::try_new(&mut bytes, schema.clone(), Some(properties)).and_then(|mut writer| {
+        for batch in batches {
+            writer.write(batch)?;
+        }
+        writer.close()
+    });
     written.map_err(Fault::internal)?;
     Ok(Some(RowFile {
         name: format!("part-00000-{}-c000.snappy.parquet", Uuid::new_v4()),
@@ -53,12 +51,10 @@ pub(crate) fn encode(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Opti
     }))
 }
 
-/// The log entry of an append: the file, and how far each app is. `now` is in milliseconds since the epoch.
-pub(crate) fn entry(
-    file: Option<&RowFile>,
-    apps: &[(String, i64)],
-    now: i64,
-) -> Result<Vec<u8>, Fault> {
+/// The log entry of an append: the file, and how far each app is.
+pub(crate) fn entry(file: Option<&RowFile>, apps: &[(String, i64)]) -> Result<Vec<u8>, Fault> {
+    // A file's modification time is what the log's readers expect; nothing of a batch depends on it.
+    let now = chrono::Utc::now().timestamp_millis();
     let add = file.map(|file| {
         Action::Add(Add {
             path: file.name.clone(),
@@ -69,16 +65,9 @@ pub(crate) fn entry(
             ..Add::default()
         })
     });
-    let operation = DeltaOperation::Write {
-        mode: SaveMode::Append,
-        partition_by: None,
-        predicate: None,
-    };
+    let operation = DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None };
     // No last_updated: a transaction version without one never expires, whatever the table's properties say.
-    let apps = apps
-        .iter()
-        .map(|(app, version)| Transaction::new(app, *version))
-        .collect();
+    let apps = apps.iter().map(|(app, version)| Transaction::new(app, *version)).collect();
     let info = HashMap::from([("isBlindAppend".to_owned(), json!(true))]);
     let data = CommitData::new(add.into_iter().collect(), operation, info, apps);
     let bytes = data.get_bytes().map_err(Fault::internal)?;

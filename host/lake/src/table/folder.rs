@@ -52,10 +52,7 @@ pub(crate) enum Put {
 
 impl Folder {
     pub fn new(lake: &Path, tenant: &Name, table: &Name) -> Self {
-        Self {
-            root: lake.join(tenant.as_str()).join(table.as_str()),
-            name: format!("{tenant}/{table}"),
-        }
+        Self { root: lake.join(tenant.as_str()).join(table.as_str()), name: format!("{tenant}/{table}") }
     }
 
     pub fn root(&self) -> &Path {
@@ -72,9 +69,8 @@ impl Folder {
 
     /// As the table format names places.
     pub fn url(&self) -> Result<Url, Fault> {
-        Url::from_directory_path(&self.root).map_err(|()| {
-            Fault::internal(format_args!("{} is no absolute path", self.root.display()))
-        })
+        Url::from_directory_path(&self.root)
+            .map_err(|()| Fault::internal(format_args!("{} is no absolute path", self.root.display())))
     }
 
     /// What is there. Something that is no folder is a fault.
@@ -95,11 +91,7 @@ impl Folder {
         match fs::read_dir(self.log()) {
             Err(e) if gone(&e) => Ok(Presence::Absent),
             Err(e) => Err(self.fault("looking at the table's log", &e)),
-            Ok(mut entries) => Ok(if entries.next().is_some() {
-                Presence::Table
-            } else {
-                Presence::Absent
-            }),
+            Ok(mut entries) => Ok(if entries.next().is_some() { Presence::Table } else { Presence::Absent }),
         }
     }
 
@@ -115,12 +107,10 @@ impl Folder {
     /// Writes a file of rows and syncs it together with its name.
     pub fn write_rows(&self, name: &str, bytes: &[u8]) -> Result<(), Fault> {
         let path = self.root.join(name);
-        write_new(&path, bytes)
-            .and_then(|()| sync(&self.root))
-            .map_err(|e| {
-                let _ = fs::remove_file(&path);
-                self.fault("writing rows", &e)
-            })
+        write_new(&path, bytes).and_then(|()| sync(&self.root)).map_err(|e| {
+            let _ = fs::remove_file(&path);
+            self.fault("writing rows", &e)
+        })
     }
 
     /// Takes a file of rows away that no entry names. Best effort: such a file harms nobody.
@@ -178,10 +168,7 @@ impl Folder {
     /// Syncs the folders above, which an entry for a new table was made in.
     pub fn sync_above(&self) -> Result<(), Fault> {
         let above = self.root.ancestors().skip(1).take(2);
-        above
-            .into_iter()
-            .try_for_each(sync)
-            .map_err(|e| self.fault("syncing the lake's folders", &e))
+        above.into_iter().try_for_each(sync).map_err(|e| self.fault("syncing the lake's folders", &e))
     }
 
     /// Makes the tenant's and the table's folder; never the lake's own, which may be a volume that is not mounted.
@@ -199,8 +186,7 @@ impl Folder {
 
     /// A log entry's text.
     pub fn read_entry(&self, version: u64) -> Result<String, Fault> {
-        fs::read_to_string(self.entry(version))
-            .map_err(|e| self.fault("reading a log entry", &e))
+        fs::read_to_string(self.entry(version)).map_err(|e| self.fault("reading a log entry", &e))
     }
 
     /// The version of the latest checkpoint, 0 when there is none.
@@ -251,12 +237,7 @@ impl Folder {
 
 impl Stamp {
     fn of(meta: &fs::Metadata) -> Self {
-        Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-            bytes: meta.size(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-        }
+        Self { device: meta.dev(), inode: meta.ino(), bytes: meta.size(), modified: (meta.mtime(), meta.mtime_nsec()) }
     }
 }
 

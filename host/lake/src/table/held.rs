@@ -36,11 +36,7 @@ pub(crate) async fn open(folder: &Folder) -> Result<Option<DeltaTable>, Fault> {
         return Ok(None);
     }
     let fault = |e| delta_fault(&folder.name, &e);
-    let table = DeltaTableBuilder::from_url(folder.url()?)
-        .map_err(fault)?
-        .load()
-        .await
-        .map_err(fault)?;
+    let table = DeltaTableBuilder::from_url(folder.url()?).map_err(fault)?.load().await.map_err(fault)?;
     Ok(Some(table))
 }
 
@@ -57,10 +53,7 @@ pub(crate) async fn load(folder: &Folder, apps: &[&str]) -> Result<Option<Held>,
     let mut known = HashMap::new();
     for app in apps {
         if !known.contains_key(*app) {
-            let held = snapshot
-                .transaction_version(log.as_ref(), app)
-                .await
-                .map_err(fault)?;
+            let held = snapshot.transaction_version(log.as_ref(), app).await.map_err(fault)?;
             known.insert((*app).to_owned(), held);
         }
     }
@@ -84,11 +77,7 @@ fn is_plain(protocol: &Protocol, metadata: &Metadata) -> bool {
         ..=2 => true,
         // Below 7, every feature of the version is in force; one of these is change data feed or generated columns.
         3..=6 => false,
-        _ => protocol
-            .writer_features()
-            .unwrap_or_default()
-            .iter()
-            .all(|f| HARMLESS.contains(&f.as_ref())),
+        _ => protocol.writer_features().unwrap_or_default().iter().all(|f| HARMLESS.contains(&f.as_ref())),
     };
     let schema = metadata.schema_string();
     // Rules that a column carries in its metadata. Looked for as text: a false alarm only takes the slower path.

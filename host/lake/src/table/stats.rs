@@ -2,8 +2,8 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType,
 };
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType};
@@ -80,18 +80,13 @@ where
         };
         all = Some(match all {
             None => (low, high),
-            Some((l, h)) => (
-                if low < l { low } else { l },
-                if high > h { high } else { h },
-            ),
+            Some((l, h)) => (if low < l { low } else { l }, if high > h { high } else { h }),
         });
     }
     all
 }
 
-fn ints<'a, T: ArrowPrimitiveType>(
-    columns: impl Iterator<Item = &'a arrow_array::ArrayRef>,
-) -> Bounds
+fn ints<'a, T: ArrowPrimitiveType>(columns: impl Iterator<Item = &'a arrow_array::ArrayRef>) -> Bounds
 where
     T::Native: PartialOrd + Into<i64>,
 {
@@ -99,17 +94,13 @@ where
     Some((Value::from(low.into()), Value::from(high.into())))
 }
 
-fn floats<'a, T: ArrowPrimitiveType>(
-    columns: impl Iterator<Item = &'a arrow_array::ArrayRef> + Clone,
-) -> Bounds
+fn floats<'a, T: ArrowPrimitiveType>(columns: impl Iterator<Item = &'a arrow_array::ArrayRef> + Clone) -> Bounds
 where
     T::Native: PartialOrd + Into<f64>,
 {
-    let finite = columns.clone().all(|column| {
-        column
-            .as_primitive_opt::<T>()
-            .is_some_and(|c| c.iter().flatten().all(|v| v.into().is_finite()))
-    });
+    let finite = columns
+        .clone()
+        .all(|column| column.as_primitive_opt::<T>().is_some_and(|c| c.iter().flatten().all(|v| v.into().is_finite())));
     if !finite {
         return None;
     }
