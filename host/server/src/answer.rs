@@ -27,24 +27,14 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     /// The request itself is at fault, in a way that only HTTP knows.
-    pub(crate) fn request(
-        status: StatusCode,
-        message: impl std::fmt::Display,
-        fix: &'static str,
-    ) -> Self {
-        Self {
-            status,
-            fault: Fault::tenant(FaultKind::Config, message).fix(fix),
-        }
+    pub(crate) fn request(status: StatusCode, message: impl std::fmt::Display, fix: &'static str) -> Self {
+        Self { status, fault: Fault::tenant(FaultKind::Config, message).fix(fix) }
     }
 }
 
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
-        Self {
-            status: status_of(&fault),
-            fault,
-        }
+        Self { status: status_of(&fault), fault }
     }
 }
 

@@ -65,9 +65,7 @@ impl Access {
                 format_args!("{listen} can be reached from other machines, and there is no token"),
             )
             .field("listen")
-            .fix(
-                "listen on 127.0.0.1, or set listen_token = { env = \"NAME\" } or { file = \"PATH\" }",
-            )),
+            .fix("listen on 127.0.0.1, or set listen_token = { env = \"NAME\" } or { file = \"PATH\" }")),
         }
     }
 
@@ -111,9 +109,7 @@ pub(crate) enum Caller {
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = text.split_once(' ')?;
-    scheme
-        .eq_ignore_ascii_case("bearer")
-        .then_some(token.trim())
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
 /// Whether the `Host` header names this machine by an address or name that only this machine resolves. A name that
@@ -130,6 +126,5 @@ fn host_is_loopback(headers: &HeaderMap) -> bool {
         Some(v6) => v6.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
     };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }

@@ -22,8 +22,7 @@ use weir_model::service::{Events, HistoryEntry, Readiness, Rows, Service, SideRe
 use weir_model::time::Time;
 
 use crate::api::{
-    Alarms, Batches, Done, EventsAsk, History, Pinned, QueryAsk, Refused, RollbackAsk, SOCKET,
-    SideAsk, scenario_path,
+    Alarms, Batches, Done, EventsAsk, History, Pinned, QueryAsk, Refused, RollbackAsk, SOCKET, SideAsk, scenario_path,
 };
 use crate::listen::SocketPath;
 
@@ -49,8 +48,8 @@ impl RemoteService {
     /// The host that runs on a data folder; none when no host does, also when one was killed and left its socket.
     pub fn find(data: &Path) -> Result<Option<Self>, Fault> {
         let socket = data.join(SOCKET);
-        let connected = SocketPath::new(&socket)
-            .and_then(|address| std::os::unix::net::UnixStream::connect(address.get()));
+        let connected =
+            SocketPath::new(&socket).and_then(|address| std::os::unix::net::UnixStream::connect(address.get()));
         match connected {
             Ok(_) => {}
             Err(e) if nobody(e.kind()) => return Ok(None),
@@ -71,12 +70,9 @@ impl RemoteService {
     }
 
     fn gone(&self, why: impl std::fmt::Display) -> Fault {
-        Fault::host(
-            FaultKind::Cancelled,
-            format_args!("the host does not answer: {why}"),
-        )
-        .file(self.socket.display())
-        .fix("see whether it still runs, and try again")
+        Fault::host(FaultKind::Cancelled, format_args!("the host does not answer: {why}"))
+            .file(self.socket.display())
+            .fix("see whether it still runs, and try again")
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
@@ -85,37 +81,23 @@ impl RemoteService {
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, ask: &impl Serialize) -> Result<T, Fault> {
-        let ask = serde_json::to_vec(ask)
-            .map_err(|e| Fault::internal(format_args!("a request for {path}: {e}")))?;
+        let ask = serde_json::to_vec(ask).map_err(|e| Fault::internal(format_args!("a request for {path}: {e}")))?;
         let (status, bytes) = self.exchange(Method::POST, path, ask)?;
         read(status, &bytes)
     }
 
-    fn exchange(
-        &self,
-        method: Method,
-        path: &str,
-        body: Vec<u8>,
-    ) -> Result<(StatusCode, Bytes), Fault> {
+    fn exchange(&self, method: Method, path: &str, body: Vec<u8>) -> Result<(StatusCode, Bytes), Fault> {
         let exchange = self.exchange_async(method, path, body);
         self.runtime
             .block_on(async { tokio::time::timeout(PATIENCE, exchange).await })
             .unwrap_or_else(|_| Err(self.gone(format_args!("no answer in {PATIENCE:?}"))))
     }
 
-    async fn exchange_async(
-        &self,
-        method: Method,
-        path: &str,
-        body: Vec<u8>,
-    ) -> Result<(StatusCode, Bytes), Fault> {
+    async fn exchange_async(&self, method: Method, path: &str, body: Vec<u8>) -> Result<(StatusCode, Bytes), Fault> {
         let address = SocketPath::new(&self.socket).map_err(|e| self.gone(e))?;
-        let stream = UnixStream::connect(address.get())
-            .await
-            .map_err(|e| self.gone(e))?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|e| self.gone(e))?;
+        let stream = UnixStream::connect(address.get()).await.map_err(|e| self.gone(e))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.gone(e))?;
         // Ends with the sender; what goes wrong in it is told by the request.
         let connection = tokio::spawn(connection);
         let request = Request::builder()
@@ -125,16 +107,10 @@ impl RemoteService {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(body)))
             .map_err(|e| Fault::internal(format_args!("a request for {path}: {e}")))?;
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|e| self.gone(e))?;
+        let response = sender.send_request(request).await.map_err(|e| self.gone(e))?;
         let status = response.status();
-        let bytes = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
-            .collect()
-            .await
-            .map_err(|e| self.gone(e))?
-            .to_bytes();
+        let bytes =
+            Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|e| self.gone(e))?.to_bytes();
         connection.abort();
         Ok((status, bytes))
     }
@@ -142,18 +118,13 @@ impl RemoteService {
 
 /// What connecting says when no process listens.
 fn nobody(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory
-    )
+    matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory)
 }
 
 fn read<T: DeserializeOwned>(status: StatusCode, bytes: &[u8]) -> Result<T, Fault> {
     let strange = |e: &dyn std::fmt::Display| {
-        Fault::internal(format_args!(
-            "the host's answer ({status}) cannot be read: {e}"
-        ))
-        .fix("use the same version of weir on both sides")
+        Fault::internal(format_args!("the host's answer ({status}) cannot be read: {e}"))
+            .fix("use the same version of weir on both sides")
     };
     if status.is_success() {
         return serde_json::from_slice(bytes).map_err(|e| strange(&e));
@@ -175,48 +146,22 @@ impl Service for RemoteService {
                 Ok(readiness) => Ok(readiness),
                 Err(_) => read(status, &bytes),
             })
-            .unwrap_or_else(|fault| Readiness {
-                ready: false,
-                waiting: vec![fault.to_string()],
-            })
+            .unwrap_or_else(|fault| Readiness { ready: false, waiting: vec![fault.to_string()] })
     }
-    fn alarms(
-        &self,
-        scenario: Option<&ScenarioId>,
-        cleared: bool,
-    ) -> Result<Vec<AlarmState>, Fault> {
-        let of = scenario.map_or_else(String::new, |id| {
-            format!("&tenant={}&scenario={}", id.tenant, id.scenario)
-        });
+    fn alarms(&self, scenario: Option<&ScenarioId>, cleared: bool) -> Result<Vec<AlarmState>, Fault> {
+        let of = scenario.map_or_else(String::new, |id| format!("&tenant={}&scenario={}", id.tenant, id.scenario));
         let found: Alarms = self.get(&format!("/api/v1/alarms?cleared={cleared}{of}"))?;
         Ok(found.alarms)
     }
-    fn events(
-        &self,
-        after: &BTreeMap<String, BatchId>,
-        limit: usize,
-        wait_ms: u64,
-    ) -> Result<Events, Fault> {
-        let ask = EventsAsk {
-            after: after.clone(),
-            limit,
-            wait_ms,
-        };
+    fn events(&self, after: &BTreeMap<String, BatchId>, limit: usize, wait_ms: u64) -> Result<Events, Fault> {
+        let ask = EventsAsk { after: after.clone(), limit, wait_ms };
         self.post("/api/v1/events", &ask)
     }
     fn query(&self, tenant: &Name, sql: &str) -> Result<Rows, Fault> {
-        let ask = QueryAsk {
-            tenant: tenant.clone(),
-            sql: sql.to_owned(),
-        };
+        let ask = QueryAsk { tenant: tenant.clone(), sql: sql.to_owned() };
         self.post("/api/v1/query", &ask)
     }
-    fn ledger(
-        &self,
-        key: &RunKey,
-        after: Option<BatchId>,
-        limit: usize,
-    ) -> Result<Vec<BatchRecord>, Fault> {
+    fn ledger(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault> {
         let after = after.map_or_else(String::new, |id| format!("&after={}", id.0));
         let path = scenario_path(&key.scenario, "ledger");
         let found: Batches = self.get(&format!("{path}?run={}&limit={limit}{after}", key.run))?;
@@ -234,15 +179,12 @@ impl Service for RemoteService {
         Ok(done.pinned)
     }
     fn unpin(&self, id: &ScenarioId) -> Result<(), Fault> {
-        self.post(&scenario_path(id, "unpin"), &Done {})
-            .map(|Done {}| ())
+        self.post(&scenario_path(id, "unpin"), &Done {}).map(|Done {}| ())
     }
     fn forget(&self, id: &ScenarioId) -> Result<(), Fault> {
-        self.post(&scenario_path(id, "forget"), &Done {})
-            .map(|Done {}| ())
+        self.post(&scenario_path(id, "forget"), &Done {}).map(|Done {}| ())
     }
     fn resume(&self, id: &ScenarioId) -> Result<(), Fault> {
-        self.post(&scenario_path(id, "resume"), &Done {})
-            .map(|Done {}| ())
+        self.post(&scenario_path(id, "resume"), &Done {}).map(|Done {}| ())
     }
 }

@@ -16,14 +16,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Lane {
     what: &'static str,
     places: Arc<Semaphore>,
+    patience: Duration,
 }
 
 impl Lane {
     pub(crate) fn new(what: &'static str, places: usize) -> Self {
-        Self {
-            what,
-            places: Arc::new(Semaphore::new(places)),
-        }
+        Self::of(what, places, PATIENCE)
+    }
+    pub(crate) fn of(what: &'static str, places: usize, patience: Duration) -> Self {
+        Self { what, places: Arc::new(Semaphore::new(places)), patience }
+    }
+
+    /// Places that are free now.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.places.available_permits()
     }
 
     /// Runs `call` on a blocking thread. The permit and the span go with it: a caller that hangs up frees no place
@@ -33,13 +40,10 @@ impl Lane {
         service: &Arc<dyn Service>,
         call: impl FnOnce(&dyn Service) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
-        let place = tokio::time::timeout(PATIENCE, Arc::clone(&self.places).acquire_owned());
+        let place = tokio::time::timeout(self.patience, Arc::clone(&self.places).acquire_owned());
         let Ok(Ok(place)) = place.await else {
-            return Err(Fault::host(
-                FaultKind::Resources,
-                format_args!("too many requests for {} at once", self.what),
-            )
-            .fix("try again later"));
+            return Err(Fault::host(FaultKind::Resources, format_args!("too many requests for {} at once", self.what))
+                .fix("try again later"));
         };
         let service = Arc::clone(service);
         let span = tracing::Span::current();
@@ -49,23 +53,7 @@ impl Lane {
         })
         .await
         .unwrap_or_else(|panic| {
-            Err(Fault::internal(format_args!(
-                "a request for {} ended in a panic: {panic}",
-                self.what
-            )))
+            Err(Fault::internal(format_args!("a request for {} ended in a panic: {panic}", self.what)))
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::mpsc;
-
-    use weir_model::alarm::AlarmState;
-    use weir_model::batch::BatchRecord;
-    use weir_model::id::{BatchId, Digest, Name, RunKey, ScenarioId};
-    use weir_model::service::{Events, HistoryEntry, Readiness, Rows, SideReport, Status};
-    use weir_model::time::Time;
-
-    use super::*;

@@ -33,12 +33,9 @@ pub async fn bind_tcp(listen: SocketAddr) -> Result<TcpListener, Fault> {
 /// hold the data folder: two hosts on one folder would take the socket from each other.
 pub async fn bind_unix(path: &Path) -> Result<UnixListener, Fault> {
     private_socket(path).map_err(|e| {
-        Fault::host(
-            FaultKind::Disk,
-            format_args!("cannot make the socket: {e}"),
-        )
-        .file(path.display())
-        .fix("the data folder must be on a local file system and writable for this user")
+        Fault::host(FaultKind::Disk, format_args!("cannot make the socket: {e}"))
+            .file(path.display())
+            .fix("the data folder must be on a local file system and writable for this user")
     })
 }
 
@@ -77,17 +74,11 @@ impl SocketPath {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         if path.as_os_str().len() <= MAX_SOCKET_PATH || !cfg!(target_os = "linux") {
-            return Ok(Self {
-                path: path.to_owned(),
-                _folder: None,
-            });
+            return Ok(Self { path: path.to_owned(), _folder: None });
         }
         let folder = File::open(folder)?;
         let short = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
-        Ok(Self {
-            path: short.join(name),
-            _folder: Some(folder),
-        })
+        Ok(Self { path: short.join(name), _folder: Some(folder) })
     }
     /// The path to bind or connect to, as long as `self` lives.
     pub fn get(&self) -> &Path {
@@ -113,22 +104,14 @@ impl Serving {
         Self::start(listener, router, Some(path.to_owned()))
     }
 
-    fn start<L: Listener<Addr: std::fmt::Debug>>(
-        listener: L,
-        router: Router,
-        socket: Option<PathBuf>,
-    ) -> Self {
+    fn start<L: Listener<Addr: std::fmt::Debug>>(listener: L, router: Router, socket: Option<PathBuf>) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async move {
             // A dropped sender means the same as a sent word.
             let _ = stopped.await;
         };
         let serve = axum::serve(listener, router).with_graceful_shutdown(stopped);
-        Self {
-            stop,
-            task: tokio::spawn(serve.into_future()),
-            socket,
-        }
+        Self { stop, task: tokio::spawn(serve.into_future()), socket }
     }
 
     /// Takes no more connections and gives running requests a moment to end.

@@ -29,10 +29,8 @@ use weir_model::service::{ScenarioState, ScenarioStatus, Status, StreamStatus};
 /// Seconds from plan to commit, recorded by the pipeline.
 pub const BATCH_DURATION: &str = "weir_batch_duration_seconds";
 /// From well below the goal of 1.5 ms to beyond the longest deadline.
-const BATCH_BUCKETS: [f64; 16] = [
-    0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0,
-    120.0,
-];
+const BATCH_BUCKETS: [f64; 16] =
+    [0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0];
 /// Of the text format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -48,11 +46,7 @@ pub fn install() -> Result<(Scrape, impl Fn() + Send + Sync + 'static), Fault> {
         .map_err(|e| failed(&e))?
         .install_recorder()
         .map_err(|e| failed(&e))?;
-    metrics::describe_histogram!(
-        BATCH_DURATION,
-        metrics::Unit::Seconds,
-        "From plan to commit"
-    );
+    metrics::describe_histogram!(BATCH_DURATION, metrics::Unit::Seconds, "From plan to commit");
     let tidy = handle.clone();
     Ok((Arc::new(move || handle.render()), move || {
         tidy.run_upkeep();
@@ -72,17 +66,11 @@ pub(crate) fn text(mut out: String, status: &Result<Status, Fault>) -> String {
 }
 
 fn scenarios(out: &mut String, all: &[ScenarioStatus]) {
-    let states = [
-        ("running", ScenarioState::Running),
-        ("parked", ScenarioState::Parked),
-        ("stopped", ScenarioState::Stopped),
-    ];
+    let states =
+        [("running", ScenarioState::Running), ("parked", ScenarioState::Parked), ("stopped", ScenarioState::Stopped)];
     let lines = all.iter().flat_map(|s| {
         states.map(|(name, state)| {
-            let labels = format!(
-                "{{tenant=\"{}\",scenario=\"{}\",state=\"{name}\"}}",
-                s.tenant, s.scenario
-            );
+            let labels = format!("{{tenant=\"{}\",scenario=\"{}\",state=\"{name}\"}}", s.tenant, s.scenario);
             (labels, u64::from(s.state == state))
         })
     });
@@ -94,48 +82,28 @@ fn scenarios(out: &mut String, all: &[ScenarioStatus]) {
         });
         family(out, name, kind, lines);
     };
-    each("weir_scenario_stalled", "gauge", |s| {
-        Some(flag(s.state == ScenarioState::Parked || s.fault.is_some()))
-    });
-    each("weir_scenario_rejected", "gauge", |s| {
-        Some(flag(s.rejected.is_some()))
-    });
-    each("weir_scenario_pending", "gauge", |s| {
-        Some(flag(s.pending.is_some()))
-    });
+    each("weir_scenario_stalled", "gauge", |s| Some(flag(s.state == ScenarioState::Parked || s.fault.is_some())));
+    each("weir_scenario_rejected", "gauge", |s| Some(flag(s.rejected.is_some())));
+    each("weir_scenario_pending", "gauge", |s| Some(flag(s.pending.is_some())));
     each("weir_scenario_last_batch_timestamp_seconds", "gauge", |s| {
         s.last_batch.as_ref().map(|b| b.time.micros() as f64 / 1e6)
     });
-    each("weir_scenario_last_batch_id", "gauge", |s| {
-        s.last_batch.as_ref().map(|b| b.id.0 as f64)
-    });
-    each("weir_scenario_skipped_ticks_total", "counter", |s| {
-        Some(s.skipped_ticks as f64)
-    });
-    each("weir_scenario_open_alarms", "gauge", |s| {
-        Some(s.open_alarms as f64)
-    });
+    each("weir_scenario_last_batch_id", "gauge", |s| s.last_batch.as_ref().map(|b| b.id.0 as f64));
+    each("weir_scenario_skipped_ticks_total", "counter", |s| Some(s.skipped_ticks as f64));
+    each("weir_scenario_open_alarms", "gauge", |s| Some(s.open_alarms as f64));
 }
 
 fn sinks(out: &mut String, all: &[ScenarioStatus]) {
     let lines = |value: fn(&weir_model::service::SinkStatus) -> u64| {
         all.iter().flat_map(move |s| {
             s.sinks.iter().map(move |sink| {
-                let labels = format!(
-                    "{{tenant=\"{}\",scenario=\"{}\",sink=\"{}\"}}",
-                    s.tenant, s.scenario, sink.sink
-                );
+                let labels = format!("{{tenant=\"{}\",scenario=\"{}\",sink=\"{}\"}}", s.tenant, s.scenario, sink.sink);
                 (labels, value(sink))
             })
         })
     };
     family(out, "weir_sink_behind_batches", "gauge", lines(|s| s.behind));
-    family(
-        out,
-        "weir_sink_stopped",
-        "gauge",
-        lines(|s| u64::from(s.fault.is_some())),
-    );
+    family(out, "weir_sink_stopped", "gauge", lines(|s| u64::from(s.fault.is_some())));
 }
 
 fn streams(out: &mut String, status: &Status) {
@@ -146,34 +114,18 @@ fn streams(out: &mut String, status: &Status) {
         });
         family(out, name, kind, lines);
     };
-    each("weir_stream_lag_seconds", "gauge", &|s| {
-        s.watermark.map(|w| status.time.since(w).as_secs_f64())
-    });
-    each("weir_stream_unflushed_offsets", "gauge", &|s| {
-        Some(unflushed(s) as f64)
-    });
-    each("weir_stream_window_rows", "gauge", &|s| {
-        Some(s.window_rows as f64)
-    });
-    each("weir_stream_window_bytes", "gauge", &|s| {
-        Some(s.window_bytes as f64)
-    });
-    each("weir_stream_dead_letters_total", "counter", &|s| {
-        Some(s.dead_letters as f64)
-    });
-    each("weir_stream_late_rows_total", "counter", &|s| {
-        Some(s.late_rows as f64)
-    });
-    each("weir_stream_stopped", "gauge", &|s| {
-        Some(flag(s.fault.is_some()))
-    });
+    each("weir_stream_lag_seconds", "gauge", &|s| s.watermark.map(|w| status.time.since(w).as_secs_f64()));
+    each("weir_stream_unflushed_offsets", "gauge", &|s| Some(unflushed(s) as f64));
+    each("weir_stream_window_rows", "gauge", &|s| Some(s.window_rows as f64));
+    each("weir_stream_window_bytes", "gauge", &|s| Some(s.window_bytes as f64));
+    each("weir_stream_dead_letters_total", "counter", &|s| Some(s.dead_letters as f64));
+    each("weir_stream_late_rows_total", "counter", &|s| Some(s.late_rows as f64));
+    each("weir_stream_stopped", "gauge", &|s| Some(flag(s.fault.is_some())));
 }
 
 fn unflushed(stream: &StreamStatus) -> u64 {
     let parts = stream.offsets.0.iter();
-    parts
-        .map(|(p, next)| next.saturating_sub(stream.flushed.get(*p)))
-        .sum()
+    parts.map(|(p, next)| next.saturating_sub(stream.flushed.get(*p))).sum()
 }
 
 fn flag(on: bool) -> f64 {

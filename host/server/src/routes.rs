@@ -15,8 +15,8 @@ use weir_model::service::{Events, Rows, Service, SideReport, Status};
 
 use crate::answer::Refusal;
 use crate::api::{
-    Alarms, AlarmsAsk, Batches, Done, EventsAsk, History, LedgerAsk, MAX_PAGE, MAX_REQUEST_BYTES,
-    MAX_WAIT_MS, Pinned, QueryAsk, RollbackAsk, SideAsk,
+    Alarms, AlarmsAsk, Batches, Done, EventsAsk, History, LedgerAsk, MAX_PAGE, MAX_REQUEST_BYTES, MAX_WAIT_MS, Pinned,
+    QueryAsk, RollbackAsk, SideAsk,
 };
 use crate::auth::{Access, Caller};
 use crate::lane::Lane;
@@ -100,11 +100,7 @@ async fn refuse() -> Refusal {
     )
 }
 async fn no_route() -> Refusal {
-    Refusal::request(
-        StatusCode::NOT_FOUND,
-        "there is no such resource",
-        "see the documentation of the REST interface",
-    )
+    Refusal::request(StatusCode::NOT_FOUND, "there is no such resource", "see the documentation of the REST interface")
 }
 async fn no_method() -> Refusal {
     Refusal::request(
@@ -123,19 +119,14 @@ fn malformed(status: StatusCode, why: impl std::fmt::Display) -> Refusal {
     Refusal::request(status, why, "correct the request")
 }
 fn body<T>(body: Body<T>) -> Result<T, Refusal> {
-    body.map(|Json(ask)| ask)
-        .map_err(|e| malformed(e.status(), e.body_text()))
+    body.map(|Json(ask)| ask).map_err(|e| malformed(e.status(), e.body_text()))
 }
 fn asked<T>(query: Asked<T>) -> Result<T, Refusal> {
-    query
-        .map(|Query(ask)| ask)
-        .map_err(|e| malformed(e.status(), e.body_text()))
+    query.map(|Query(ask)| ask).map_err(|e| malformed(e.status(), e.body_text()))
 }
 fn scenario(path: Whose) -> Result<ScenarioId, Refusal> {
     let Path((tenant, name)) = path.map_err(|e| malformed(e.status(), e.body_text()))?;
-    format!("{tenant}/{name}")
-        .parse()
-        .map_err(|e| malformed(StatusCode::BAD_REQUEST, e))
+    format!("{tenant}/{name}").parse().map_err(|e| malformed(StatusCode::BAD_REQUEST, e))
 }
 
 async fn healthz() -> &'static str {
@@ -146,11 +137,7 @@ async fn readyz(State(api): State<Api>, Extension(caller): Extension<Caller>) ->
     let readiness = api.glance.run(&api.service, |s| Ok(s.ready())).await;
     match readiness {
         Ok(readiness) => {
-            let status = if readiness.ready {
-                StatusCode::OK
-            } else {
-                StatusCode::SERVICE_UNAVAILABLE
-            };
+            let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             match caller {
                 Caller::Known => (status, Json(readiness)).into_response(),
                 Caller::Unknown => status.into_response(),
@@ -168,9 +155,7 @@ async fn scrape(State(api): State<Api>) -> Response {
 }
 
 async fn status(State(api): State<Api>) -> Answer<Status> {
-    Ok(Json(
-        api.glance.run(&api.service, |s| s.status()).await?,
-    ))
+    Ok(Json(api.glance.run(&api.service, |s| s.status()).await?))
 }
 
 async fn alarms(State(api): State<Api>, ask: Asked<AlarmsAsk>) -> Answer<Alarms> {
@@ -179,10 +164,7 @@ async fn alarms(State(api): State<Api>, ask: Asked<AlarmsAsk>) -> Answer<Alarms>
     Ok(Json(Alarms { alarms }))
 }
 
-fn find(
-    service: &dyn Service,
-    ask: &AlarmsAsk,
-) -> Result<Vec<weir_model::alarm::AlarmState>, Fault> {
+fn find(service: &dyn Service, ask: &AlarmsAsk) -> Result<Vec<weir_model::alarm::AlarmState>, Fault> {
     if let (Some(tenant), Some(scenario)) = (&ask.tenant, &ask.scenario) {
         let id = ScenarioId::new(tenant.clone(), scenario.clone());
         return service.alarms(Some(&id), ask.cleared);
@@ -190,10 +172,7 @@ fn find(
     let mut alarms = service.alarms(None, ask.cleared)?;
     alarms.retain(|a| {
         ask.tenant.as_ref().is_none_or(|t| *t == a.scenario.tenant)
-            && ask
-                .scenario
-                .as_ref()
-                .is_none_or(|s| *s == a.scenario.scenario)
+            && ask.scenario.as_ref().is_none_or(|s| *s == a.scenario.scenario)
     });
     Ok(alarms)
 }
@@ -202,64 +181,37 @@ async fn events(State(api): State<Api>, ask: Body<EventsAsk>) -> Answer<Events> 
     let ask = body(ask)?;
     let (limit, wait_ms) = (ask.limit.clamp(1, MAX_PAGE), ask.wait_ms.min(MAX_WAIT_MS));
     // What need not wait takes no follower's place.
-    let lane = if wait_ms == 0 {
-        &api.glance
-    } else {
-        &api.follow
-    };
-    Ok(Json(
-        lane.run(&api.service, move |s| s.events(&ask.after, limit, wait_ms))
-            .await?,
-    ))
+    let lane = if wait_ms == 0 { &api.glance } else { &api.follow };
+    Ok(Json(lane.run(&api.service, move |s| s.events(&ask.after, limit, wait_ms)).await?))
 }
 
 async fn ledger(State(api): State<Api>, id: Whose, ask: Asked<LedgerAsk>) -> Answer<Batches> {
     let (scenario, ask) = (scenario(id)?, asked(ask)?);
     let limit = ask.limit.clamp(1, MAX_PAGE);
-    let key = RunKey {
-        scenario,
-        run: ask.run,
-    };
-    let batches = api
-        .glance
-        .run(&api.service, move |s| s.ledger(&key, ask.after, limit))
-        .await?;
+    let key = RunKey { scenario, run: ask.run };
+    let batches = api.glance.run(&api.service, move |s| s.ledger(&key, ask.after, limit)).await?;
     Ok(Json(Batches { batches }))
 }
 
 async fn history(State(api): State<Api>, id: Whose) -> Answer<History> {
     let id = scenario(id)?;
-    let history = api
-        .glance
-        .run(&api.service, move |s| s.history(&id))
-        .await?;
+    let history = api.glance.run(&api.service, move |s| s.history(&id)).await?;
     Ok(Json(History { history }))
 }
 
 async fn query(State(api): State<Api>, ask: Body<QueryAsk>) -> Answer<Rows> {
     let ask = body(ask)?;
-    Ok(Json(
-        api.work
-            .run(&api.service, move |s| s.query(&ask.tenant, &ask.sql))
-            .await?,
-    ))
+    Ok(Json(api.work.run(&api.service, move |s| s.query(&ask.tenant, &ask.sql)).await?))
 }
 
 async fn side(State(api): State<Api>, id: Whose, ask: Body<SideAsk>) -> Answer<SideReport> {
     let (id, ask) = (scenario(id)?, body(ask)?);
-    Ok(Json(
-        api.work
-            .run(&api.service, move |s| s.side(&id, ask.at, ask.latest))
-            .await?,
-    ))
+    Ok(Json(api.work.run(&api.service, move |s| s.side(&id, ask.at, ask.latest)).await?))
 }
 
 async fn rollback(State(api): State<Api>, id: Whose, ask: Body<RollbackAsk>) -> Answer<Pinned> {
     let (id, ask) = (scenario(id)?, body(ask)?);
-    let pinned = api
-        .work
-        .run(&api.service, move |s| s.rollback(&id, ask.to))
-        .await?;
+    let pinned = api.work.run(&api.service, move |s| s.rollback(&id, ask.to)).await?;
     Ok(Json(Pinned { pinned }))
 }
 
@@ -272,14 +224,8 @@ async fn forget(State(api): State<Api>, id: Whose) -> Answer<Done> {
 async fn resume(State(api): State<Api>, id: Whose) -> Answer<Done> {
     act(&api, id, |s, id| s.resume(id)).await
 }
-async fn act(
-    api: &Api,
-    id: Whose,
-    does: fn(&dyn Service, &ScenarioId) -> Result<(), Fault>,
-) -> Answer<Done> {
+async fn act(api: &Api, id: Whose, does: fn(&dyn Service, &ScenarioId) -> Result<(), Fault>) -> Answer<Done> {
     let id = scenario(id)?;
-    api.work
-        .run(&api.service, move |s| does(s, &id))
-        .await?;
+    api.work.run(&api.service, move |s| does(s, &id)).await?;
     Ok(Json(Done {}))
 }

@@ -1,7 +1,9 @@
 //! The routes over real sockets, in front of a service that says what it was asked.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access;
 mod fake;
+mod lane;
 mod remote;
 mod rest;
 mod socket;
@@ -25,11 +27,7 @@ fn api(fake: &Arc<Fake>) -> Api {
 }
 
 /// Serves a fake on a free loopback port while `ask` runs on a blocking thread.
-fn over_tcp<T: Send + 'static>(
-    fake: Fake,
-    access: Access,
-    ask: impl FnOnce(SocketAddr) -> T + Send + 'static,
-) -> T {
+fn over_tcp<T: Send + 'static>(fake: Fake, access: Access, ask: impl FnOnce(SocketAddr) -> T + Send + 'static) -> T {
     runtime().block_on(async {
         let listener = bind_tcp(([127, 0, 0, 1], 0).into()).await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -41,11 +39,7 @@ fn over_tcp<T: Send + 'static>(
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime")
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
 /// An answer as it came.
@@ -61,10 +55,7 @@ impl Reply {
     }
     fn fault(&self) -> String {
         let json = self.json();
-        json["fault"]["message"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        json["fault"]["message"].as_str().unwrap_or_default().to_owned()
     }
 }
 
@@ -77,23 +68,14 @@ fn request(address: SocketAddr, first: &str, more: &[&str], body: &str) -> Reply
         text.push_str("\r\n");
     }
     if !body.is_empty() {
-        text.push_str(&format!(
-            "Content-Type: application/json\r\nContent-Length: {}\r\n",
-            body.len()
-        ));
+        text.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
     }
-    stream
-        .write_all(format!("{text}\r\n{body}").as_bytes())
-        .expect("sent");
+    stream.write_all(format!("{text}\r\n{body}").as_bytes()).expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     let status = head.split(' ').nth(1).and_then(|s| s.parse().ok());
-    Reply {
-        status: status.expect("a status"),
-        head: head.to_owned(),
-        body: body.to_owned(),
-    }
+    Reply { status: status.expect("a status"), head: head.to_owned(), body: body.to_owned() }
 }
 
 const LOCAL: &str = "Host: localhost";

@@ -204,6 +204,7 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use clap::CommandFactory as _;
 
     use super::*;

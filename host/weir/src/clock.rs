@@ -16,19 +16,15 @@ impl SystemClock {
 
     /// Its monotonic time begins now.
     pub fn new() -> Self {
-        Self {
-            start: Instant::now(),
-        }
+        Self { start: Instant::now() }
     }
 
     fn wall() -> Time {
         let micros = |d: Duration| i64::try_from(d.as_micros()).unwrap_or(i64::MAX);
-        Time(
-            match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
-                Ok(after) => micros(after),
-                Err(before) => -micros(before.duration()),
-            },
-        )
+        Time(match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => micros(after),
+            Err(before) => -micros(before.duration()),
+        })
     }
 }
 

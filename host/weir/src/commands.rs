@@ -34,17 +34,13 @@ pub fn run(cli: &Cli, wiring: &Arc<dyn Wiring>, out: &mut Out<'_>) -> Result<(),
             let checked = wiring.check(&config, scenario.as_ref())?;
             check(&checked, scenario.as_ref(), out)
         }
-        Command::Tail(ask) => {
-            tail::tail(ask, &tail::Real::new(&config, &**wiring, clock.clone()), out)
-        }
+        Command::Tail(ask) => tail::tail(ask, &tail::Real::new(&config, &**wiring, clock.clone()), out),
         Command::Batch(batch) => ask::batch(&*service()?, batch, out),
         Command::Status => ask::status(&*service()?, out),
         Command::Query { sql, tenant } => ask::query(&*service()?, sql, tenant.as_ref(), out),
         Command::Ledger(ledger) => ask::ledger(&*service()?, ledger, out),
         Command::History(one) => ask::history(&*service()?, &one.scenario, out),
-        Command::Rollback { scenario, digest } => {
-            ask::rollback(&*service()?, scenario, digest.as_deref(), out)
-        }
+        Command::Rollback { scenario, digest } => ask::rollback(&*service()?, scenario, digest.as_deref(), out),
         Command::Unpin(one) => ask::unpin(&*service()?, &one.scenario, out),
         Command::Forget(one) => ask::forget(&*service()?, &one.scenario, out),
         Command::Resume(one) => ask::resume(&*service()?, &one.scenario, out),
@@ -59,9 +55,7 @@ fn check(
     if let Some(id) = only
         && checked.is_empty()
     {
-        return Err(Failure::NotFound(format!(
-            "there is no scenario {id} in the rule store"
-        )));
+        return Err(Failure::NotFound(format!("there is no scenario {id} in the rule store")));
     }
     let good = checked.iter().all(|c| c.problems.is_empty());
     if out.json {

@@ -166,35 +166,13 @@ impl Config {
                 data: given.data.clone().or(data),
                 listen: listen?,
                 listen_token,
-                log: LogConfig {
-                    format: given.log.or(format)?,
-                    level: given.log_level.clone().or(level)?,
-                },
-                rule_store: RuleStoreConfig {
-                    poll: poll?,
-                    settle: settle?,
-                    keep: keep?,
-                },
-                ingest: IngestConfig {
-                    poll_rows: poll_rows?,
-                    poll_bytes: poll_bytes?,
-                    flush: ingest_flush?,
-                },
-                sink: SinkConfig {
-                    flush: sink_flush?,
-                    batch_bytes: batch_bytes?,
-                },
-                lake: LakeConfig {
-                    checkpoint_every: checkpoint_every?,
-                },
-                ledger: LedgerConfig {
-                    replay_horizon: replay_horizon?,
-                    disk_floor_bytes: disk_floor_bytes?,
-                },
-                threads: ThreadsConfig {
-                    cpu: cpu?,
-                    rule: rule?,
-                },
+                log: LogConfig { format: given.log.or(format)?, level: given.log_level.clone().or(level)? },
+                rule_store: RuleStoreConfig { poll: poll?, settle: settle?, keep: keep? },
+                ingest: IngestConfig { poll_rows: poll_rows?, poll_bytes: poll_bytes?, flush: ingest_flush? },
+                sink: SinkConfig { flush: sink_flush?, batch_bytes: batch_bytes? },
+                lake: LakeConfig { checkpoint_every: checkpoint_every? },
+                ledger: LedgerConfig { replay_horizon: replay_horizon?, disk_floor_bytes: disk_floor_bytes? },
+                threads: ThreadsConfig { cpu: cpu?, rule: rule? },
                 limits,
             })
         })();
@@ -210,16 +188,14 @@ impl Config {
 
     fn missing(&self, need: Need) -> impl Iterator<Item = Problem> + use<> {
         let place = |what: &str, option: &str, variable: &str| {
-            Problem::new("command line", format_args!("no {what} is given"))
-                .field(format_args!("--{option}"))
-                .fix(format_args!(
+            Problem::new("command line", format_args!("no {what} is given")).field(format_args!("--{option}")).fix(
+                format_args!(
                     "pass --{option} DIR, set {variable}, or write {option} = \"DIR\" into the file of --config"
-                ))
+                ),
+            )
         };
-        let store = (need != Need::Data && self.store.is_none())
-            .then(|| place("rule store", "store", "WEIR_STORE"));
-        let data = (need != Need::Store && self.data.is_none())
-            .then(|| place("data folder", "data", "WEIR_DATA"));
+        let store = (need != Need::Data && self.store.is_none()).then(|| place("rule store", "store", "WEIR_STORE"));
+        let data = (need != Need::Store && self.data.is_none()).then(|| place("data folder", "data", "WEIR_DATA"));
         store.into_iter().chain(data)
     }
 

@@ -99,6 +99,7 @@ fn of_fault(fault: &Fault) -> Exit {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
 
     #[test]
@@ -111,10 +112,7 @@ mod tests {
         assert_eq!(host(FaultKind::Cancelled), Exit::Unreachable);
         assert_eq!(host(FaultKind::Ledger), Exit::Unreachable);
         assert_eq!(host(FaultKind::Internal), Exit::Failed);
-        assert_eq!(
-            Failure::from(Fault::external(FaultKind::Source, "no")).exit(),
-            Exit::Failed
-        );
+        assert_eq!(Failure::from(Fault::external(FaultKind::Source, "no")).exit(), Exit::Failed);
         let io = |kind: std::io::ErrorKind| Failure::from(std::io::Error::from(kind)).exit();
         assert_eq!(io(std::io::ErrorKind::BrokenPipe), Exit::Done);
         assert_eq!(io(std::io::ErrorKind::StorageFull), Exit::Failed);

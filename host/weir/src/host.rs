@@ -15,12 +15,7 @@ pub trait Wiring: Send + Sync {
     /// Takes the data folder and begins to work: returns when questions can be answered, not when it is ready. A folder
     /// that another host holds is a [`weir_model::FaultKind::Ledger`] fault. `config` was loaded for
     /// [`crate::config::Need::Run`]. With `once` every scenario runs as if its trigger were available-now.
-    fn start(
-        &self,
-        config: Arc<Config>,
-        clock: Arc<dyn Clock>,
-        once: bool,
-    ) -> Result<Box<dyn RunningHost>, Fault>;
+    fn start(&self, config: Arc<Config>, clock: Arc<dyn Clock>, once: bool) -> Result<Box<dyn RunningHost>, Fault>;
 
     /// Opens the data folder to answer questions; nothing is ingested, run or drained. Holds the folder until the answer
     /// is dropped. The folder exists; what is no data folder must not become one.

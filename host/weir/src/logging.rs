@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -15,8 +15,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::print::spark;
 
-/// The target of the event that the pipeline emits once per committed batch. Its field `progress` is a JSON object as
-/// text, in the shape of [`spark::progress`].
+/// The target of the event that the pipeline emits once per committed batch, with fields named as in
+/// [`spark::progress`]. Objects among them (`durationMs`) are given as JSON text.
 pub const PROGRESS: &str = "weir::progress";
 
 /// How the log looks.
@@ -78,21 +78,13 @@ where
         .with_writer(writer)
         .with_ansi(colour);
     match format {
-        Format::Human => Box::new(
-            builder
-                .event_format(Lines {
-                    other: tracing_subscriber::fmt::format(),
-                    format,
-                })
-                .finish(),
-        ),
+        Format::Human => {
+            Box::new(builder.event_format(Lines { other: tracing_subscriber::fmt::format(), format }).finish())
+        }
         Format::Json => Box::new(
             builder
                 .fmt_fields(JsonFields::new())
-                .event_format(Lines {
-                    other: tracing_subscriber::fmt::format().json().flatten_event(true),
-                    format,
-                })
+                .event_format(Lines { other: tracing_subscriber::fmt::format().json().flatten_event(true), format })
                 .finish(),
         ),
     }
@@ -110,15 +102,8 @@ where
     N: for<'a> FormatFields<'a> + 'static,
     F: FormatEvent<S, N>,
 {
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut to: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let progress = (event.metadata().target() == PROGRESS)
-            .then(|| Progress::of(event))
-            .flatten();
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let progress = (event.metadata().target() == PROGRESS).then(|| Progress::of(event)).flatten();
         let Some(progress) = progress else {
             return self.other.format_event(context, to, event);
         };
@@ -142,22 +127,41 @@ where
     }
 }
 
-/// Takes the field `progress` from an event.
+/// The fields of an event as one object.
 #[derive(Default)]
-struct Progress(Option<Value>);
+struct Progress(Map<String, Value>);
 
 impl Progress {
+    /// None when it is not about a batch.
     fn of(event: &Event<'_>) -> Option<Value> {
         let mut found = Self::default();
         event.record(&mut found);
-        found.0.filter(Value::is_object)
+        found.0.remove("message");
+        found.0.contains_key("batchId").then_some(Value::Object(found.0))
+    }
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
     }
 }
 
 impl Visit for Progress {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "progress" {
-            self.0 = serde_json::from_str(value).ok();
+        // `tracing` carries no objects, so those come as text.
+        match serde_json::from_str(value) {
+            Ok(object @ (Value::Object(_) | Value::Array(_))) => self.put(field, object),
+            _ => self.put(field, value),
         }
     }
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -168,6 +172,7 @@ impl Visit for Progress {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use std::io;
     use std::sync::{Arc, Mutex, PoisonError};
 
@@ -197,22 +202,24 @@ mod tests {
     }
 
     fn progress() {
-        let object = json!({
-            "name": "acme/s1", "runId": "live", "batchId": 7, "timestamp": "2026-11-30T12:01:00Z",
-            "numInputRows": 186, "durationMs": {"plan": 0.1, "detect": 1.2, "triggerExecution": 1.3},
-            "alarms": 2, "outcome": "judged",
-        });
-        tracing::info!(target: PROGRESS, progress = %object);
+        tracing::info!(
+            target: PROGRESS,
+            name = %"acme/s1",
+            batchId = 7u64,
+            timestamp = %"2026-11-30T12:01:00Z",
+            numInputRows = 186u64,
+            processedRowsPerSecond = 140_000.5,
+            alarms = 2u64,
+            durationMs = %json!({"plan": 0.1, "detect": 1.2, "total": 1.3}),
+            "batch"
+        );
     }
 
     #[test]
     fn progress_is_one_compact_line_for_people() {
         let text = logged(Format::Human, "info", progress);
         let (_, line) = text.split_once("  INFO ").expect("a level");
-        assert_eq!(
-            line,
-            "batch acme/s1 #7 2026-11-30T12:01:00Z: 186 rows, 2 alarms, 1.3 ms (plan 0.1, detect 1.2)\n"
-        );
+        assert_eq!(line, "batch acme/s1 #7 2026-11-30T12:01:00Z: 186 rows, 2 alarms, 1.3 ms (plan 0.1, detect 1.2)\n");
     }
 
     #[test]
@@ -221,6 +228,8 @@ mod tests {
         let line: Value = serde_json::from_str(&text).expect("one object");
         assert_eq!(line["target"], PROGRESS);
         assert_eq!(line["progress"]["batchId"], 7);
+        assert_eq!(line["progress"]["name"], "acme/s1");
+        assert_eq!(line["progress"]["processedRowsPerSecond"], 140_000.5);
         assert_eq!(line["progress"]["durationMs"]["detect"], 1.2);
     }
 

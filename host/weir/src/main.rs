@@ -21,12 +21,8 @@ fn main() {
     });
     let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
     let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    let mut out = Out {
-        colour: !plain && stdout.is_terminal(),
-        stdout: &mut stdout,
-        stderr: &mut stderr,
-        json: cli.common.json,
-    };
+    let mut out =
+        Out { colour: !plain && stdout.is_terminal(), stdout: &mut stdout, stderr: &mut stderr, json: cli.common.json };
     let ended = commands::run(&cli, &(Arc::new(Wired) as _), &mut out);
     let code = ended.map_or_else(
         |failure| {

@@ -51,11 +51,7 @@ impl Out<'_> {
 
     /// Says why a command failed. What cannot be said any more is not said.
     pub fn failure(&mut self, failure: &Failure) {
-        let _ = if self.json {
-            self.failure_object(failure)
-        } else {
-            self.failure_text(failure)
-        };
+        let _ = if self.json { self.failure_object(failure) } else { self.failure_text(failure) };
     }
 
     fn failure_object(&mut self, failure: &Failure) -> io::Result<()> {
@@ -76,9 +72,7 @@ impl Out<'_> {
                 let fix = fault.fix.as_deref().unwrap_or_default();
                 self.trouble("error: ", &place, &fault.message, fix)
             }
-            Failure::Config(problems) => problems
-                .iter()
-                .try_for_each(|p| problem(self.stderr, "error: ", p)),
+            Failure::Config(problems) => problems.iter().try_for_each(|p| problem(self.stderr, "error: ", p)),
             Failure::Problems | Failure::Print(_) => Ok(()),
             other => writeln!(self.stderr, "error: {other}"),
         }
@@ -95,13 +89,7 @@ pub(crate) fn problem(to: &mut dyn Write, lead: &str, problem: &Problem) -> io::
     trouble(to, lead, &place, &problem.message, &problem.fix)
 }
 
-fn trouble(
-    to: &mut dyn Write,
-    lead: &str,
-    place: &[&str],
-    what: &str,
-    fix: &str,
-) -> io::Result<()> {
+fn trouble(to: &mut dyn Write, lead: &str, place: &[&str], what: &str, fix: &str) -> io::Result<()> {
     write!(to, "{lead}")?;
     for part in place.iter().filter(|p| !p.is_empty()) {
         write!(to, "{}: ", clean(part))?;
@@ -119,11 +107,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     let bad = |c: char| {
         c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    if text.contains(bad) {
-        Cow::Owned(text.replace(bad, "\u{fffd}"))
-    } else {
-        Cow::Borrowed(text)
-    }
+    if text.contains(bad) { Cow::Owned(text.replace(bad, "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
 /// `2 rows`, `1 row`.

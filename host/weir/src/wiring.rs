@@ -15,19 +15,10 @@ use crate::host::{Checked, RunningHost, Wiring};
 pub struct Wired;
 
 impl Wiring for Wired {
-    fn start(
-        &self,
-        _config: Arc<Config>,
-        _clock: Arc<dyn Clock>,
-        _once: bool,
-    ) -> Result<Box<dyn RunningHost>, Fault> {
+    fn start(&self, _config: Arc<Config>, _clock: Arc<dyn Clock>, _once: bool) -> Result<Box<dyn RunningHost>, Fault> {
         Err(not_wired())
     }
-    fn open_local(
-        &self,
-        _config: &Config,
-        _clock: Arc<dyn Clock>,
-    ) -> Result<Arc<dyn Service>, Fault> {
+    fn open_local(&self, _config: &Config, _clock: Arc<dyn Clock>) -> Result<Arc<dyn Service>, Fault> {
         Err(not_wired())
     }
     fn check(&self, _config: &Config, _only: Option<&ScenarioId>) -> Result<Vec<Checked>, Fault> {

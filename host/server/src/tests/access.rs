@@ -30,7 +30,7 @@ fn only_loopback_goes_without_a_token() {
 fn a_token_is_never_shown_and_never_weak() {
     let shown = format!("{:?} {:?}", token(), Access::Token(token()));
     assert_eq!(shown, "Token(***) Token(Token(***))");
-    for weak in ["", "short", "sixteen letters and blanks", "zeilen\numbruch-im-token"] {
+    for weak in ["", "tiny-token", "sixteen letters and blanks", "zeilen\numbruch-im-token"] {
         let why = Token::new(weak).expect_err(weak);
         assert!(weak.is_empty() || !why.contains(weak));
     }
@@ -57,10 +57,7 @@ fn the_token_opens_everything_and_its_absence_only_health() {
 
 #[test]
 fn readiness_tells_a_stranger_no_names() {
-    let waits = || Fake {
-        waiting: vec!["stream acme/syslog".to_owned()],
-        ..Fake::default()
-    };
+    let waits = || Fake { waiting: vec!["stream acme/syslog".to_owned()], ..Fake::default() };
     over_tcp(waits(), Access::Token(token()), |at| {
         let stranger = request(at, "GET /readyz", &["Host: x"], "");
         assert_eq!((stranger.status, stranger.body.as_str()), (503, ""));

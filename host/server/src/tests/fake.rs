@@ -22,10 +22,7 @@ pub(super) struct Fake {
 
 impl Fake {
     pub(super) fn failing(fault: Fault) -> Self {
-        Self {
-            fault: Some(fault),
-            ..Self::default()
-        }
+        Self { fault: Some(fault), ..Self::default() }
     }
     pub(super) fn asked(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,37 +140,22 @@ impl Service for Fake {
         self.answer("status".to_owned(), status())
     }
     fn ready(&self) -> Readiness {
-        Readiness {
-            ready: self.waiting.is_empty(),
-            waiting: self.waiting.clone(),
-        }
+        Readiness { ready: self.waiting.is_empty(), waiting: self.waiting.clone() }
     }
     fn alarms(&self, scenario: Option<&ScenarioId>, cleared: bool) -> Result<Vec<AlarmState>, Fault> {
         let all = ["acme/s1", "acme/s2", "zeta/s1"].map(alarm);
         let asked = format!("alarms {scenario:?} {cleared}");
-        let found = all
-            .into_iter()
-            .filter(|a| scenario.is_none_or(|id| *id == a.scenario));
+        let found = all.into_iter().filter(|a| scenario.is_none_or(|id| *id == a.scenario));
         self.answer(asked, found.collect())
     }
-    fn events(
-        &self,
-        after: &BTreeMap<String, BatchId>,
-        limit: usize,
-        wait_ms: u64,
-    ) -> Result<Events, Fault> {
+    fn events(&self, after: &BTreeMap<String, BatchId>, limit: usize, wait_ms: u64) -> Result<Events, Fault> {
         self.answer(format!("events {after:?} {limit} {wait_ms}"), events())
     }
     fn query(&self, tenant: &Name, sql: &str) -> Result<Rows, Fault> {
         assert_ne!(sql, "panic", "as asked");
         self.answer(format!("query {tenant} {sql}"), rows())
     }
-    fn ledger(
-        &self,
-        key: &RunKey,
-        after: Option<BatchId>,
-        limit: usize,
-    ) -> Result<Vec<BatchRecord>, Fault> {
+    fn ledger(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault> {
         let asked = format!("ledger {key} {after:?} {limit}");
         self.answer(asked, vec![record()])
     }

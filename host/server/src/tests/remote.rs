@@ -47,10 +47,7 @@ fn every_call_goes_through_the_socket_and_back() {
     let fake = Arc::new(Fake::default());
     over_socket(&fake, data.path(), |host| {
         let after = [("acme/s1".to_owned(), BatchId(6))].into();
-        let side = RunKey {
-            scenario: id(),
-            run: "side:x-1".parse().expect("a run"),
-        };
+        let side = RunKey { scenario: id(), run: "side:x-1".parse().expect("a run") };
         assert_eq!(host.status(), Ok(fake::status()));
         assert_eq!(host.alarms(None, true).map(|a| a.len()), Ok(3));
         assert_eq!(host.alarms(Some(&id()), false), Ok(vec![fake::alarm("acme/s1")]));
@@ -112,15 +109,9 @@ fn faults_come_back_whole() {
 #[test]
 fn a_host_that_is_not_ready_says_what_it_waits_for() {
     let data = tempfile::tempdir().expect("a folder");
-    let fake = Arc::new(Fake {
-        waiting: vec!["stream acme/syslog".to_owned()],
-        ..Fake::default()
-    });
+    let fake = Arc::new(Fake { waiting: vec!["stream acme/syslog".to_owned()], ..Fake::default() });
     over_socket(&fake, data.path(), |host| {
-        let expected = Readiness {
-            ready: false,
-            waiting: vec!["stream acme/syslog".to_owned()],
-        };
+        let expected = Readiness { ready: false, waiting: vec!["stream acme/syslog".to_owned()] };
         assert_eq!(host.ready(), expected);
     });
 }

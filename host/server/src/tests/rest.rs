@@ -32,10 +32,7 @@ fn alarms_are_chosen_by_tenant_scenario_and_state() {
         let found = |ask: &str| -> Vec<String> {
             let json = local(at, &format!("GET /api/v1/alarms{ask}")).json();
             let alarms = json["alarms"].as_array().expect("alarms");
-            alarms
-                .iter()
-                .filter_map(|a| Some(a["scenario"].as_str()?.to_owned()))
-                .collect()
+            alarms.iter().filter_map(|a| Some(a["scenario"].as_str()?.to_owned())).collect()
         };
         assert_eq!(found(""), ["acme/s1", "acme/s2", "zeta/s1"]);
         assert_eq!(found("?tenant=acme"), ["acme/s1", "acme/s2"]);
@@ -153,9 +150,7 @@ fn the_recorder_keeps_batch_durations_in_buckets() {
     tidy();
     let text = scrape();
     let bucket = |le: &str, n: u32| {
-        text.contains(&format!(
-            "weir_batch_duration_seconds_bucket{{tenant=\"acme\",le=\"{le}\"}} {n}"
-        ))
+        text.contains(&format!("weir_batch_duration_seconds_bucket{{tenant=\"acme\",le=\"{le}\"}} {n}"))
     };
     assert!(bucket("0.001", 0) && bucket("0.0015", 1) && bucket("+Inf", 1), "{text}");
 }

@@ -32,11 +32,7 @@ fn what_a_killed_host_left_is_seen_and_replaced() {
         assert!(!unfinished.exists());
         let found = RemoteService::find(data.path()).expect("no fault");
         assert!(found.is_some());
-        let serving = Serving::unix(
-            listener,
-            router(&api(&Arc::new(Fake::default())), Access::Owner),
-            &socket,
-        );
+        let serving = Serving::unix(listener, router(&api(&Arc::new(Fake::default())), Access::Owner), &socket);
         serving.stop().await;
         // A runtime may not be dropped inside of another one.
         tokio::task::spawn_blocking(move || drop(found)).await.expect("dropped");
@@ -63,8 +59,6 @@ fn a_long_path_is_no_obstacle() {
 fn a_socket_that_cannot_be_made_names_its_place() {
     let data = tempfile::tempdir().expect("a folder");
     let socket = data.path().join("missing").join(SOCKET);
-    let fault = runtime()
-        .block_on(bind_unix(&socket))
-        .expect_err("no folder");
+    let fault = runtime().block_on(bind_unix(&socket)).expect_err("no folder");
     assert!(fault.to_string().contains("missing/host.sock"), "{fault}");
 }

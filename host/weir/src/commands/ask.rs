@@ -19,8 +19,7 @@ pub(super) fn status(service: &dyn Service, out: &mut Out<'_>) -> Done {
     if out.json {
         out.object(&status)?;
     } else {
-        out.stdout
-            .write_all(status_text::text(&status).as_bytes())?;
+        out.stdout.write_all(status_text::text(&status).as_bytes())?;
     }
     Ok(())
 }
@@ -39,12 +38,7 @@ pub(super) fn batch(service: &dyn Service, ask: &Batch, out: &mut Out<'_>) -> Do
     }
 }
 
-pub(super) fn query(
-    service: &dyn Service,
-    sql: &str,
-    tenant: Option<&Name>,
-    out: &mut Out<'_>,
-) -> Done {
+pub(super) fn query(service: &dyn Service, sql: &str, tenant: Option<&Name>, out: &mut Out<'_>) -> Done {
     let tenant = match tenant {
         Some(tenant) => tenant.clone(),
         None => only_tenant(service)?,
@@ -70,20 +64,14 @@ fn only_tenant(service: &dyn Service) -> Result<Name, Failure> {
     match (tenants.first(), tenants.len()) {
         (Some(tenant), 1) => Ok(tenant.clone()),
         (None, _) => Err(Failure::NotFound("there is no tenant yet".to_owned())),
-        _ => Err(Failure::Usage(format!(
-            "there are several tenants; choose one with --tenant: {}",
-            names.join(", ")
-        ))),
+        _ => Err(Failure::Usage(format!("there are several tenants; choose one with --tenant: {}", names.join(", ")))),
     }
 }
 
 /// Pages through the ledger: however long it is, only one page is in memory.
 pub(super) fn ledger(service: &dyn Service, ask: &Ledger, out: &mut Out<'_>) -> Done {
     const PAGE: usize = 500;
-    let key = RunKey {
-        scenario: ask.scenario.clone(),
-        run: ask.run.clone(),
-    };
+    let key = RunKey { scenario: ask.scenario.clone(), run: ask.run.clone() };
     let mut after = ask.after;
     let mut left = ask.limit.unwrap_or(usize::MAX);
     let mut first = true;
@@ -101,8 +89,8 @@ pub(super) fn ledger(service: &dyn Service, ask: &Ledger, out: &mut Out<'_>) -> 
         }
         first = false;
     }
-    if first {
-        out.note(format_args!("there is no such batch of {key}"))?;
+    if first && ask.after.is_none() && left > 0 {
+        return Err(Failure::NotFound(format!("{key} has no batches")));
     }
     Ok(())
 }
@@ -125,23 +113,14 @@ pub(super) fn history(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>)
     Ok(())
 }
 
-pub(super) fn rollback(
-    service: &dyn Service,
-    id: &ScenarioId,
-    digest: Option<&str>,
-    out: &mut Out<'_>,
-) -> Done {
-    let to = digest
-        .map(|start| find_digest(service, id, start))
-        .transpose()?;
+pub(super) fn rollback(service: &dyn Service, id: &ScenarioId, digest: Option<&str>, out: &mut Out<'_>) -> Done {
+    let to = digest.map(|start| find_digest(service, id, start)).transpose()?;
     let pinned = service.rollback(id, to)?;
     if out.json {
         out.object(&json!({"tenant": id.tenant, "scenario": id.scenario, "pinned": pinned}))?;
     } else {
         let short = pinned.short();
-        out.line(format_args!(
-            "{id} is pinned to {short} until its folder changes; 'weir unpin {id}' undoes it"
-        ))?;
+        out.line(format_args!("{id} is pinned to {short} until its folder changes; 'weir unpin {id}' undoes it"))?;
     }
     Ok(())
 }
@@ -152,17 +131,13 @@ fn find_digest(service: &dyn Service, id: &ScenarioId, start: &str) -> Result<Di
         return Ok(whole);
     }
     let history = service.history(id)?.into_iter().map(|e| e.digest);
-    let found: BTreeSet<Digest> = history
-        .filter(|d| d.to_string().starts_with(start))
-        .collect();
+    let found: BTreeSet<Digest> = history.filter(|d| d.to_string().starts_with(start)).collect();
     match (found.first(), found.len()) {
         (Some(one), 1) => Ok(*one),
-        (None, _) => Err(Failure::NotFound(format!(
-            "no ruleset of {id} begins with {start}; 'weir history {id}' lists them"
-        ))),
-        (_, n) => Err(Failure::Usage(format!(
-            "{n} rulesets of {id} begin with {start}; give more digits"
-        ))),
+        (None, _) => {
+            Err(Failure::NotFound(format!("no ruleset of {id} begins with {start}; 'weir history {id}' lists them")))
+        }
+        (_, n) => Err(Failure::Usage(format!("{n} rulesets of {id} begin with {start}; give more digits"))),
     }
 }
 

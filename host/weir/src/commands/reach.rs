@@ -12,22 +12,15 @@ use crate::config::Config;
 use crate::host::Wiring;
 
 /// The host's socket where a host runs; else the folder, opened until the answer is dropped.
-pub(super) fn reach(
-    config: &Config,
-    wiring: &dyn Wiring,
-    clock: Arc<dyn Clock>,
-) -> Result<Arc<dyn Service>, Fault> {
+pub(super) fn reach(config: &Config, wiring: &dyn Wiring, clock: Arc<dyn Clock>) -> Result<Arc<dyn Service>, Fault> {
     let data = config.data()?;
     if let Some(host) = RemoteService::find(data)? {
         return Ok(Arc::new(host));
     }
     if !is_used(data) {
-        return Err(Fault::host(
-            FaultKind::Ledger,
-            "no host runs here, and none has ever run",
-        )
-        .file(data.display())
-        .fix("correct the data folder, or start a host with 'weir run'"));
+        return Err(Fault::host(FaultKind::Ledger, "no host runs here, and none has ever run")
+            .file(data.display())
+            .fix("correct the data folder, or start a host with 'weir run'"));
     }
     wiring.open_local(config, clock)
 }

@@ -75,17 +75,10 @@ pub(super) struct Session<'a, 'o> {
 }
 
 impl Session<'_, '_> {
-    pub(super) async fn run(
-        &mut self,
-        wiring: Arc<dyn Wiring>,
-        clock: Arc<dyn Clock>,
-    ) -> Result<(), Failure> {
+    pub(super) async fn run(&mut self, wiring: Arc<dyn Wiring>, clock: Arc<dyn Clock>) -> Result<(), Failure> {
         // Before the host starts: an address that is taken costs nothing then.
         let tcp = match self.listen {
-            Some(listen) => Some((
-                bind_tcp(listen).await?,
-                Access::of(listen, self.config.listen_token.clone())?,
-            )),
+            Some(listen) => Some((bind_tcp(listen).await?, Access::of(listen, self.config.listen_token.clone())?)),
             None => None,
         };
         let (host, asked) = self.start(wiring, clock).await?;
@@ -107,20 +100,14 @@ impl Session<'_, '_> {
         let (config, once) = (Arc::clone(&self.config), self.once);
         let starting = tokio::task::spawn_blocking(move || wiring.start(config, clock, once));
         let started = Box::pin(async move {
-            starting
-                .await
-                .unwrap_or_else(|e| Err(Fault::internal(format_args!("the start panicked: {e}"))))
+            starting.await.unwrap_or_else(|e| Err(Fault::internal(format_args!("the start panicked: {e}"))))
         });
         self.unless_signalled_twice(started, "starting; it stops as soon as it has started")
             .await
             .and_then(|(started, asked)| Ok((started?, asked)))
     }
 
-    async fn serve(
-        &mut self,
-        host: &dyn RunningHost,
-        tcp: Option<(TcpListener, Access)>,
-    ) -> Result<(), Failure> {
+    async fn serve(&mut self, host: &dyn RunningHost, tcp: Option<(TcpListener, Access)>) -> Result<(), Failure> {
         let api = Api::new(host.service(), Arc::clone(&self.scrape));
         let socket = self.config.data()?.join(api::SOCKET);
         let listener = match bind_unix(&socket).await {
@@ -130,11 +117,7 @@ impl Session<'_, '_> {
                 return Err(fault.into());
             }
         };
-        let mut serving = vec![Serving::unix(
-            listener,
-            router(&api, Access::Owner),
-            &socket,
-        )];
+        let mut serving = vec![Serving::unix(listener, router(&api, Access::Owner), &socket)];
         let mut address = None;
         if let Some((listener, access)) = tcp {
             address = listener.local_addr().ok();

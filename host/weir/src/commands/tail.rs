@@ -49,11 +49,7 @@ pub(super) struct Real<'a> {
 
 impl<'a> Real<'a> {
     pub(super) fn new(config: &'a Config, wiring: &'a dyn Wiring, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            config,
-            wiring,
-            clock,
-        }
+        Self { config, wiring, clock }
     }
 }
 
@@ -127,9 +123,7 @@ fn follow(
         out.note(format_args!("a host is running"))?;
     }
     if another {
-        out.note(format_args!(
-            "it has another ledger; its alarms are shown from the start"
-        ))?;
+        out.note(format_args!("it has another ledger; its alarms are shown from the start"))?;
     }
     while !left().is_zero() {
         place.print(service, WAIT.min(left()), out)?;
@@ -171,12 +165,7 @@ impl Place {
     }
 
     /// Prints what comes next and moves on. Says how much it was.
-    fn print(
-        &mut self,
-        service: &dyn Service,
-        wait: Duration,
-        out: &mut Out<'_>,
-    ) -> Result<usize, Failure> {
+    fn print(&mut self, service: &dyn Service, wait: Duration, out: &mut Out<'_>) -> Result<usize, Failure> {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let page = service.events(&self.after, PAGE, wait_ms)?;
         for event in &page.events {

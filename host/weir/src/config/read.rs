@@ -26,12 +26,7 @@ pub(super) struct Layer<'t> {
 impl<'t> Layer<'t> {
     pub(super) fn file(file: &Path, text: &'t str) -> Self {
         let (table, errors) = DeTable::parse_recoverable(text);
-        Self {
-            file: file.to_owned(),
-            text,
-            table: table.into_inner(),
-            errors,
-        }
+        Self { file: file.to_owned(), text, table: table.into_inner(), errors }
     }
     pub(super) fn defaults() -> Self {
         Self::file(Path::new("defaults.toml"), super::DEFAULTS)
@@ -65,10 +60,7 @@ struct Wrong {
 }
 
 fn wrong<T>(message: impl Display, fix: impl Display) -> Result<T, Wrong> {
-    Err(Wrong {
-        message: message.to_string(),
-        fix: fix.to_string(),
-    })
+    Err(Wrong { message: message.to_string(), fix: fix.to_string() })
 }
 
 /// Reads settings by their path. A setting that nobody asked for is unknown.
@@ -91,12 +83,7 @@ impl<'t> Reader<'t> {
                 problems.push(problem.fix("correct the TOML"));
             }
         }
-        Self {
-            layers,
-            known: BTreeSet::new(),
-            free: BTreeSet::new(),
-            problems,
-        }
+        Self { layers, known: BTreeSet::new(), free: BTreeSet::new(), problems }
     }
 
     pub(super) fn problem(&mut self, problem: Problem) {
@@ -105,10 +92,7 @@ impl<'t> Reader<'t> {
 
     /// `file:line` of a setting.
     pub(super) fn place_of(&self, path: &str) -> String {
-        let mut places = self
-            .layers
-            .iter()
-            .filter_map(|l| Some(l.place(l.find(path)?.0.start)));
+        let mut places = self.layers.iter().filter_map(|l| Some(l.place(l.find(path)?.0.start)));
         places.next().unwrap_or_default()
     }
 
@@ -134,29 +118,18 @@ impl<'t> Reader<'t> {
         None
     }
 
-    pub(super) fn parsed<T: FromStr<Err: Display>>(
-        &mut self,
-        path: &'static str,
-        what: &'static str,
-    ) -> Option<T> {
+    pub(super) fn parsed<T: FromStr<Err: Display>>(&mut self, path: &'static str, what: &'static str) -> Option<T> {
         self.value(path, |_, value| {
             let text = text(value, what)?;
-            text.parse()
-                .or_else(|e| wrong(format_args!("'{text}': {e}"), format_args!("write {what}")))
+            text.parse().or_else(|e| wrong(format_args!("'{text}': {e}"), format_args!("write {what}")))
         })
     }
 
     pub(super) fn path(&mut self, path: &'static str) -> Option<PathBuf> {
-        self.value(path, |layer, value| {
-            Ok(layer.beside(text(value, "the path of a folder")?))
-        })
+        self.value(path, |layer, value| Ok(layer.beside(text(value, "the path of a folder")?)))
     }
 
-    pub(super) fn span(
-        &mut self,
-        path: &'static str,
-        allowed: RangeInclusive<Duration>,
-    ) -> Option<Span> {
+    pub(super) fn span(&mut self, path: &'static str, allowed: RangeInclusive<Duration>) -> Option<Span> {
         self.value(path, |_, value| {
             let text = text(value, "a length of time, such as \"90s\"")?;
             let span: Span = match text.parse() {
@@ -167,24 +140,13 @@ impl<'t> Reader<'t> {
                 return Ok(span);
             }
             let (least, most) = (Span(*allowed.start()), Span(*allowed.end()));
-            wrong(
-                format_args!("{span} is out of range"),
-                format_args!("use {least} to {most}"),
-            )
+            wrong(format_args!("{span} is out of range"), format_args!("use {least} to {most}"))
         })
     }
 
-    pub(super) fn number(
-        &mut self,
-        path: &'static str,
-        allowed: RangeInclusive<u64>,
-    ) -> Option<u64> {
+    pub(super) fn number(&mut self, path: &'static str, allowed: RangeInclusive<u64>) -> Option<u64> {
         self.value(path, |_, value| {
-            let fix = format!(
-                "use a whole number from {} to {}",
-                allowed.start(),
-                allowed.end()
-            );
+            let fix = format!("use a whole number from {} to {}", allowed.start(), allowed.end());
             let Some(number) = value.as_integer() else {
                 return wrong(format_args!("it is a {}", value.type_str()), fix);
             };
@@ -204,9 +166,7 @@ impl<'t> Reader<'t> {
             let Some(table) = value.as_table() else {
                 return wrong("a secret must not stand in the configuration", FIX);
             };
-            let mut entries = table
-                .iter()
-                .map(|(k, v)| (k.get_ref().as_ref(), v.get_ref().as_str()));
+            let mut entries = table.iter().map(|(k, v)| (k.get_ref().as_ref(), v.get_ref().as_str()));
             match (entries.next(), entries.next()) {
                 (Some(("env", Some(name))), None) => Ok(SecretRef::Env(name.to_owned())),
                 (Some(("file", Some(path))), None) => Ok(SecretRef::File(layer.beside(path))),
@@ -236,11 +196,8 @@ impl<'t> Reader<'t> {
                     Err(message) => {
                         let place = layer.place(name.span().start);
                         let field = format!("{path}.{}", name.get_ref());
-                        self.problems.push(
-                            Problem::new(place, message)
-                                .field(field)
-                                .fix("see host/model/defaults/limits.toml"),
-                        );
+                        self.problems
+                            .push(Problem::new(place, message).field(field).fix("see host/model/defaults/limits.toml"));
                     }
                 }
             }
@@ -274,10 +231,7 @@ impl<'t> Reader<'t> {
                     "it is a section, not a setting",
                     format!("write [{path}] and under it {}", self.settings_of(&section)),
                 ),
-                _ => (
-                    "it is no setting",
-                    format!("the settings here are {}", self.settings_of(prefix)),
-                ),
+                _ => ("it is no setting", format!("the settings here are {}", self.settings_of(prefix))),
             };
             let problem = Problem::new(layer.place(key.span().start), message);
             self.problems.push(problem.field(path).fix(fix));
@@ -285,11 +239,8 @@ impl<'t> Reader<'t> {
     }
 
     fn settings_of(&self, prefix: &str) -> String {
-        let here: BTreeSet<&str> = self
-            .known
-            .iter()
-            .filter_map(|k| k.strip_prefix(prefix)?.split('.').next())
-            .collect();
+        let here: BTreeSet<&str> =
+            self.known.iter().filter_map(|k| k.strip_prefix(prefix)?.split('.').next()).collect();
         here.into_iter().collect::<Vec<_>>().join(", ")
     }
 }
@@ -302,25 +253,14 @@ impl Layer<'_> {
 }
 
 fn text<'v>(value: &'v DeValue<'_>, what: &str) -> Result<&'v str, Wrong> {
-    value.as_str().map_or_else(
-        || {
-            wrong(
-                format_args!("it is a {}", value.type_str()),
-                format_args!("write {what}"),
-            )
-        },
-        Ok,
-    )
+    value.as_str().map_or_else(|| wrong(format_args!("it is a {}", value.type_str()), format_args!("write {what}")), Ok)
 }
 
 /// One limit as a patch. Limits are numbers and lengths of time.
 fn patch(name: &str, value: &DeValue<'_>) -> LimitsPatch {
     let value = match value {
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .map_or_else(
-                |_| toml::Value::String(number.to_string()),
-                toml::Value::Integer,
-            ),
+            .map_or_else(|_| toml::Value::String(number.to_string()), toml::Value::Integer),
         DeValue::String(text) => toml::Value::String(text.to_string()),
         other => toml::Value::String(other.type_str().to_owned()),
     };

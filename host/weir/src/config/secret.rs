@@ -36,19 +36,15 @@ impl SecretRef {
                 std::env::VarError::NotPresent => "is not set".to_owned(),
                 std::env::VarError::NotUnicode(_) => "is not text".to_owned(),
             }),
-            Self::File(path) => {
-                std::fs::read_to_string(path).map_err(|e| format!("cannot be read: {e}"))
-            }
+            Self::File(path) => std::fs::read_to_string(path).map_err(|e| format!("cannot be read: {e}")),
         };
-        text.and_then(|text| {
-            Token::new(text.trim_end()).map_err(|why| format!("holds no usable token: {why}"))
-        })
-        .map_err(|why| {
-            let fix = match self {
-                Self::Env(name) => format!("set {name} for the process that runs the host"),
-                Self::File(_) => "write the token into that file, readable for the host".to_owned(),
-            };
-            (format!("{self} {why}"), fix)
-        })
+        text.and_then(|text| Token::new(text.trim_end()).map_err(|why| format!("holds no usable token: {why}")))
+            .map_err(|why| {
+                let fix = match self {
+                    Self::Env(name) => format!("set {name} for the process that runs the host"),
+                    Self::File(_) => "write the token into that file, readable for the host".to_owned(),
+                };
+                (format!("{self} {why}"), fix)
+            })
     }
 }

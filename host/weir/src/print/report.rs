@@ -1,6 +1,6 @@
 //! `weir batch` and `weir check` for people.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use weir_model::batch::Outcome;
 use weir_model::service::SideReport;

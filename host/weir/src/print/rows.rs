@@ -7,11 +7,7 @@ use super::{Align, Table};
 
 /// As a table. Numbers stand on the right; null is a blank, so that it differs from an empty text only in JSON.
 pub fn table(rows: &Rows) -> Table {
-    let numeric = |ty: &str| {
-        ["Int", "UInt", "Float", "Decimal"]
-            .iter()
-            .any(|n| ty.starts_with(n))
-    };
+    let numeric = |ty: &str| ["Int", "UInt", "Float", "Decimal"].iter().any(|n| ty.starts_with(n));
     let types = rows.types.iter().map(String::as_str);
     let types = types.chain(std::iter::repeat(""));
     let columns = rows.columns.iter().zip(types).map(|(name, ty)| {

@@ -120,8 +120,8 @@ pub fn table(records: &[BatchRecord]) -> Table {
     table
 }
 
-/// What Spark calls the whole of a batch.
-const TOTAL: &str = "triggerExecution";
+/// The whole of a batch among its stages.
+const TOTAL: &str = "total";
 
 fn durations(record: &BatchRecord) -> Value {
     let micros = record.micros;
@@ -173,9 +173,5 @@ fn outcome(outcome: &Outcome) -> (&'static str, Option<&weir_model::Fault>) {
 
 /// Two digits that matter.
 pub(crate) fn brief(ms: f64) -> String {
-    if ms >= 10.0 {
-        format!("{ms:.0}")
-    } else {
-        format!("{ms:.1}")
-    }
+    if ms >= 10.0 { format!("{ms:.0}") } else { format!("{ms:.1}") }
 }

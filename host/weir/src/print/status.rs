@@ -17,11 +17,7 @@ pub fn text(status: &Status) -> String {
     let _ = writeln!(
         out,
         "{} at {}, ledger {}\n",
-        if status.live {
-            "a host is running"
-        } else {
-            "no host is running; this is what the folder holds"
-        },
+        if status.live { "a host is running" } else { "no host is running; this is what the folder holds" },
         status.time,
         status.ledger
     );
@@ -89,11 +85,8 @@ fn state(state: ScenarioState) -> &'static str {
 }
 
 fn sinks(all: &[SinkStatus]) -> String {
-    let behind: Vec<String> = all
-        .iter()
-        .filter(|s| s.behind > 0)
-        .map(|s| format!("{} {} behind", s.sink, s.behind))
-        .collect();
+    let behind: Vec<String> =
+        all.iter().filter(|s| s.behind > 0).map(|s| format!("{} {} behind", s.sink, s.behind)).collect();
     match (all.len(), behind.is_empty()) {
         (0, _) => "-".to_owned(),
         (n, true) => format!("{n} drained"),
@@ -107,15 +100,8 @@ fn notice(what: &str, notice: &Notice) -> String {
         n => format!(" (and {})", count(n as u64 - 1, "more problem")),
     };
     let fix = notice.problems.first().map_or("", |p| p.fix.as_str());
-    let fix = if fix.is_empty() {
-        String::new()
-    } else {
-        format!("; {fix}")
-    };
-    format!(
-        "{what} since {}: {}: {}{fix}{more}",
-        notice.since, notice.file, notice.reason
-    )
+    let fix = if fix.is_empty() { String::new() } else { format!("; {fix}") };
+    format!("{what} since {}: {}: {}{fix}{more}", notice.since, notice.file, notice.reason)
 }
 
 fn held(what: &str, fault: &Fault) -> String {
@@ -128,8 +114,7 @@ fn scenario_troubles(s: &ScenarioStatus) -> Vec<(String, String)> {
         s.fault.as_ref().map(|f| held(state(s.state), f)),
         s.rejected.as_ref().map(|n| notice("rejected", n)),
         s.pending.as_ref().map(|n| notice("pending", n)),
-        s.pinned
-            .map(|d| format!("pinned to {}; 'weir unpin {id}' undoes it", d.short())),
+        s.pinned.map(|d| format!("pinned to {}; 'weir unpin {id}' undoes it", d.short())),
     ];
     let sinks = s.sinks.iter().filter_map(|sink| {
         let fault = sink.fault.as_ref()?;
@@ -173,13 +158,7 @@ fn offsets(offsets: &weir_model::Offsets) -> String {
 }
 
 fn stream_troubles(s: &StreamStatus) -> Vec<(String, String)> {
-    let all = [
-        s.fault.as_ref().map(|f| held("held", f)),
-        s.rejected.as_ref().map(|n| notice("rejected", n)),
-    ];
+    let all = [s.fault.as_ref().map(|f| held("held", f)), s.rejected.as_ref().map(|n| notice("rejected", n))];
     let id = format!("{}/{}", s.tenant, s.stream);
-    all.into_iter()
-        .flatten()
-        .map(|text| (id.clone(), text))
-        .collect()
+    all.into_iter().flatten().map(|text| (id.clone(), text)).collect()
 }

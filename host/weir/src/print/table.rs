@@ -24,10 +24,7 @@ pub struct Table {
 impl Table {
     /// With these columns.
     pub fn new<T: Into<String>>(columns: impl IntoIterator<Item = (T, Align)>) -> Self {
-        Self {
-            columns: columns.into_iter().map(|(c, a)| (c.into(), a)).collect(),
-            ..Self::default()
-        }
+        Self { columns: columns.into_iter().map(|(c, a)| (c.into(), a)).collect(), ..Self::default() }
     }
     /// Without its first line: it goes on one that was printed.
     #[must_use]
@@ -48,10 +45,7 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = self.columns.iter().map(|(name, _)| clean(name)).collect();
-        let rows = self
-            .rows
-            .iter()
-            .map(|row| row.iter().map(|cell| clean(cell)).collect::<Vec<_>>());
+        let rows = self.rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect::<Vec<_>>());
         let lines: Vec<Vec<_>> = std::iter::once(head).chain(rows).collect();
         let widths: Vec<usize> = (0..self.columns.len())
             .map(|c| {
