@@ -228,7 +228,8 @@ fn access(
     listen: SocketAddr,
     token: Option<(SecretRef, String)>,
 ) -> Option<Token> {
-    let named = token.is_some();
+    // One that is named and cannot be had is told of as such, not as missing.
+    let named = !r.place_of("listen_token").is_empty();
     let token = token.and_then(|(from, place)| match from.token() {
         Ok(token) => Some(token),
         Err((message, fix)) => {
@@ -237,7 +238,6 @@ fn access(
             None
         }
     });
-    // A token that is named and cannot be had has been told already.
     if !named && let Err(fault) = Access::of(listen, None) {
         let place = match given.listen {
             Some(_) => "command line".to_owned(),

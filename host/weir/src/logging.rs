@@ -51,12 +51,11 @@ impl Filter {
 }
 
 impl FromStr for Filter {
-    type Err = String;
-    fn from_str(s: &str) -> Result<Self, String> {
+    type Err = &'static str;
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
         match EnvFilter::try_new(s) {
             Ok(_) if !s.trim().is_empty() => Ok(Self(s.to_owned())),
-            Ok(_) => Err("it is empty".to_owned()),
-            Err(e) => Err(e.to_string()),
+            _ => Err("it is neither a level nor a list of module=level"),
         }
     }
 }

@@ -98,7 +98,7 @@ fn trouble(to: &mut dyn Write, lead: &str, place: &[&str], what: &str, fix: &str
     if fix.is_empty() {
         return Ok(());
     }
-    writeln!(to, "{:>width$}fix: {}", "", clean(fix), width = lead.len())
+    writeln!(to, "{:>width$}fix: {}", "", clean(fix), width = lead.len().max(4))
 }
 
 /// Text from a tenant as a terminal may have it: what would move the cursor, change colours or reverse the direction of

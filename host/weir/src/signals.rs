@@ -44,3 +44,24 @@ pub fn listen() -> io::Result<mpsc::Receiver<Signal>> {
     });
     Ok(signals)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use super::*;
+
+    #[test]
+    fn signals_of_the_process_arrive_as_values() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut signals = listen().expect("handlers");
+            let pid = std::process::id().to_string();
+            for (name, expected) in [("-TERM", Signal::Terminate), ("-INT", Signal::Interrupt)] {
+                let sent = std::process::Command::new("kill").args([name, &pid]).status().expect("kill");
+                assert!(sent.success());
+                assert_eq!(signals.recv().await, Some(expected));
+            }
+        });
+    }
+}

@@ -1,4 +1,5 @@
 //! Stand-ins for tests: samples, a service that says what it was asked, and a place to print.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,10 +27,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 pub(crate) fn digest(of: &str) -> Digest {
     Digest::of(of.as_bytes())
-}
-
-pub(crate) fn id() -> ScenarioId {
-    "acme/s1".parse().unwrap_or_else(|e| panic!("{e}"))
 }
 
 pub(crate) fn event(change: &str, before: Option<&str>, severity: &str, batch: u64) -> AlarmEvent {

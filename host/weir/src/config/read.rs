@@ -134,7 +134,10 @@ impl<'t> Reader<'t> {
             let text = text(value, "a length of time, such as \"90s\"")?;
             let span: Span = match text.parse() {
                 Ok(span) => span,
-                Err(e) => return wrong(e, "write a length of time"),
+                Err(_) => {
+                    let message = format_args!("'{text}' is not a length of time");
+                    return wrong(message, "write a number with a unit, such as \"90s\" or \"15m\"");
+                }
             };
             if allowed.contains(&span.get()) {
                 return Ok(span);
@@ -205,11 +208,12 @@ impl<'t> Reader<'t> {
         limits
     }
 
-    /// All problems, those of unknown settings among them, in the order of their places.
+    /// All problems, those of unknown settings among them, in the order of their lines.
     pub(super) fn finish(mut self) -> Vec<Problem> {
         for layer in self.layers {
             self.unknown(layer, &layer.table, "");
         }
+        self.problems.sort_by_key(|p| p.file.rsplit_once(':').and_then(|(_, line)| line.parse::<u32>().ok()));
         self.problems
     }
 

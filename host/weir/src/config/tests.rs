@@ -81,21 +81,24 @@ x = 1
         told(merge(text, &placed(), Need::Run)),
         [
             "conf/weir.toml:1: listen: 'here': invalid socket address syntax; write an address and a port, such as \"127.0.0.1:7117\"",
-            "conf/weir.toml:13: log.format: 'xml': it is human or json; write \"human\" or \"json\"",
-            "conf/weir.toml:14: log.level: 'weir=loud': invalid filter directive; write a level, such as \"info\"",
+            &format!("conf/weir.toml:2: colour: it is no setting; {TOP}"),
+            "conf/weir.toml:3: ingest: it is a section, not a setting; write [ingest] and under it flush, poll_bytes, poll_rows",
+            "conf/weir.toml:5: rule_store.settle: 'soon' is not a length of time; write a number with a unit, such as \"90s\" or \"15m\"",
             "conf/weir.toml:6: rule_store.poll: 2h is out of range; use 1ms to 1h",
-            "conf/weir.toml:5: rule_store.settle: 'soon' is not a length of time: write a number with a unit, such as \"90s\", \"15m\" or \"1h 30m\"; write a length of time",
+            "conf/weir.toml:7: rule_store.kepp: it is no setting; the settings here are keep, poll, settle",
             "conf/weir.toml:9: sink.batch_bytes: it is a string; use a whole number from 1 to 4294967296",
             "conf/weir.toml:11: threads.cpu: 0 is out of range; use a whole number from 1 to 1024",
+            "conf/weir.toml:13: log.format: 'xml': it is human or json; write \"human\" or \"json\"",
+            "conf/weir.toml:14: log.level: 'weir=loud': it is neither a level nor a list of module=level; write a level, such as \"info\"",
             &format!("conf/weir.toml:16: limits.alarmz: {}; see host/model/defaults/limits.toml", unknown_limit()),
             "conf/weir.toml:17: limits.sql_time: invalid type: integer `5`, expected a string; see host/model/defaults/limits.toml",
-            "conf/weir.toml:2: colour: it is no setting; the settings here are data, ingest, lake, ledger, limits, listen, listen_token, log, rule_store, sink, store, threads",
-            "conf/weir.toml:3: ingest: it is a section, not a setting; write [ingest] and under it flush, poll_bytes, poll_rows",
-            "conf/weir.toml:7: rule_store.kepp: it is no setting; the settings here are keep, poll, settle",
-            "conf/weir.toml:18: extra: it is no setting; the settings here are data, ingest, lake, ledger, limits, listen, listen_token, log, rule_store, sink, store, threads",
+            &format!("conf/weir.toml:18: extra: it is no setting; {TOP}"),
         ]
     );
 }
+
+const TOP: &str = "the settings here are data, ingest, lake, ledger, limits, listen, listen_token, log, rule_store, sink, \
+                   store, threads";
 
 fn unknown_limit() -> String {
     let patch = toml::from_str("alarmz = 1").expect("toml");
