@@ -6,4 +6,5 @@
 mod architecture;
 mod faults;
 mod protocol;
+mod s1;
 mod support;
