@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::json;
 use weir_sdk::testkit::{Kit, Report, Rows};
 use weir_sdk::{
-    Alarm, Batch, DataError, Description, Detector, Fault, Field, Kind::*, RowRef, Severity, Time, Verdict, assets, log,
+    Alarm, Batch, DataError, Description, Detector, Fault, Field, Kind::*, RowRef, Scalar, Severity, Time, Verdict,
+    assets, log,
 };
 
 type Work = Rc<dyn Fn(&Batch) -> Result<(), Fault>>;
@@ -137,8 +138,9 @@ fn rows_are_written_in_every_kind() {
             .copy("raw", &events, "raw")?
             .copy("doc", &events, "doc")?
             .finish()?;
-        // what is not written is null, and an output may be finished again
-        b.output("out").fill([("n", 10i64)], 1)?.finish()?;
+        // an output may be finished again
+        let nulls = ["text", "at", "price", "flag", "score", "raw", "doc"].map(|column| (column, Scalar::Null));
+        b.output("out").fill([("n", 10i64)], 1)?.fill(nulls, 1)?.finish()?;
         Ok(())
     })
     .unwrap();
@@ -166,7 +168,7 @@ fn rows_that_do_not_fit_are_refused() {
         DataError::Uneven(1)
     );
     assert_eq!(refused(|b| b.output("out").blobs("text", ["a"])?.finish().map(drop)), DataError::RequiredNull);
-    assert_eq!(refused(|b| b.output("out").int64s("n", [None::<i64>])?.finish().map(drop)), DataError::RequiredNull);
+    assert_eq!(refused(|b| b.output("out").int64s("n", [None::<i64>]).map(drop)), DataError::RequiredNull);
     assert_eq!(refused(|b| b.output("out").blobs("text", [vec![255u8]]).map(drop)), DataError::Malformed);
     assert_eq!(refused(|b| b.output("out").blobs("doc", ["{"]).map(drop)), DataError::Malformed);
     let copied = |b: &Batch| b.output("out").copy("n", &b.input("events")?, "text").map(drop);
@@ -303,12 +305,12 @@ fn scratch_rows_are_checked_too() {
         [Field::new("n", Int64), Field::nullable("t", Text)]
     }
     run(&mut kit(), |b| {
-        let rows = b.scratch(fields()).int64s("n", [1, 2])?.finish()?;
+        let rows = b.scratch(fields()).int64s("n", [1, 2])?.fill([("t", Scalar::Null)], 2)?.finish()?;
         assert_eq!(rows.texts("t")?.iter().collect::<Vec<_>>(), [None, None]);
         Ok(())
     })
     .unwrap();
-    assert_eq!(refused(|b| b.scratch(fields()).blobs("t", ["x"])?.finish().map(drop)), DataError::RequiredNull);
+    assert_eq!(refused(|b| b.scratch(fields()).int64s("n", [1])?.finish().map(drop)), DataError::RequiredNull);
 }
 
 #[test]
