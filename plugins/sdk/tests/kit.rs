@@ -218,7 +218,7 @@ fn a_rule_answers_rows_arrays_and_failures() {
         _ => Err("n is missing".to_owned()),
     });
     let report = run(&mut kit, |b| {
-        let events = b.input("events")?;
+        let events = b.select(&b.input("events")?, &["n", "text"])?;
         let each = b.rule("r").each(&events).want("deep.n", Int64).want("flag", Boolean).run()?;
         assert_eq!(each.int64s("deep.n")?.iter().collect::<Vec<_>>(), [Some(10), None, None]);
         assert_eq!(each.failed().iter().map(|f| f.row).collect::<Vec<_>>(), [1, 2]);
@@ -317,4 +317,12 @@ fn scratch_rows_are_checked_too() {
 #[should_panic(expected = "describe lists no query 'typo'")]
 fn a_fixture_that_nobody_asks_for_is_a_mistake_of_the_test() {
     kit().answer("typo", Rows::new());
+}
+
+#[test]
+#[should_panic(expected = "a kit evaluates no rules over bytes")]
+fn a_kit_does_not_pretend_to_know_bytes_in_rules() {
+    let mut kit = kit();
+    kit.rule("r", |_| Ok(json!({})));
+    let _ = run(&mut kit, |b| b.rule("r").each(&b.input("events")?).run().map(drop));
 }
