@@ -81,10 +81,10 @@ impl Detector for S1Syslog {
             .run()?;
         b.reject_failed(&counts, &verdicts)?;
 
-        let judged = judge(b, &counts, &verdicts)?;
-        let fresh = unreported(b, &judged)?;
-        self.report(b, &counts, &verdicts, &judged, &fresh)?;
-        raise_and_clear(b, &counts, &judged, &fresh, t0 - MINUTE)?;
+        let mut judged = judge(b, &counts, &verdicts)?;
+        mark_fresh(b, &mut judged)?;
+        self.report(b, &counts, &verdicts, &judged)?;
+        raise_and_clear(b, &counts, &judged, t0 - MINUTE)?;
 
         Ok(if judged.len() == counts.rows() { Verdict::Judged } else { Verdict::NoVerdict })
     }
@@ -99,6 +99,8 @@ struct Judged {
     err_cnt: i64,
     /// Severity and reason, where it is alarming.
     alarm: Option<(String, String)>,
+    /// Whether it is alarming and was not reported like this before.
+    fresh: bool,
 }
 
 impl Judged {
@@ -120,7 +122,7 @@ fn judge(b: &Batch, counts: &Frame, verdicts: &Answer) -> Result<Vec<Judged>, Fa
         let alarm = match (should_alarm.get(row), severities.get(row), reasons.get(row)) {
             (Some(true), Some(severity), Some(reason)) => Some((severity.into(), reason.into())),
             (Some(false), ..) => None,
-            _ if verdicts.failed().iter().any(|f| f.row as usize == row) => continue,
+            _ if verdicts.is_failed(row) => continue,
             _ => {
                 halves.push(counts.row(row));
                 continue;
@@ -133,41 +135,32 @@ fn judge(b: &Batch, counts: &Frame, verdicts: &Answer) -> Result<Vec<Judged>, Fa
             ip: ips[row].to_owned(),
             err_cnt: err_cnts[row],
             alarm,
+            fresh: false,
         });
     }
     b.reject(halves, "rule 1-2 answers no should_alarm, severity or alarm_reason")?;
     Ok(judged)
 }
 
-/// Which of the judged counts are alarming with an outcome that was not the last one reported of their minute. Remembers
-/// that they are reported now.
-fn unreported(b: &Batch, judged: &[Judged]) -> Result<Vec<bool>, Fault> {
+/// Finds the counts whose outcome is not the one that was reported last of their minute, and remembers that it is now.
+fn mark_fresh(b: &Batch, judged: &mut [Judged]) -> Result<(), Fault> {
     let minute = |j: &Judged| key([j.minute.to_string().as_str(), &j.host, &j.ip]);
     let reported = b.state().get_many(judged.iter().map(minute))?;
-    let outcomes = judged.iter().map(Judged::outcome);
-    let fresh: Vec<bool> = outcomes
-        .zip(reported)
-        .map(|(outcome, last)| outcome.is_some_and(|now| last.as_deref() != Some(now.as_bytes())))
-        .collect();
-
-    let now = judged.iter().zip(&fresh).filter(|(_, fresh)| **fresh);
-    let now = now.filter_map(|(j, _)| Some((minute(j), j.outcome()?)));
-    b.state().put_many(now, MEMORY)?;
-    Ok(fresh)
+    let mut now = Vec::new();
+    for (j, last) in judged.iter_mut().zip(reported) {
+        if let Some(outcome) = j.outcome().filter(|outcome| last.as_deref() != Some(outcome.as_bytes())) {
+            j.fresh = true;
+            now.push((minute(j), outcome));
+        }
+    }
+    b.state().put_many(now, MEMORY)
 }
 
 impl S1Syslog {
     /// Rows for `s1_results`.
-    fn report(
-        &self,
-        b: &Batch,
-        counts: &Frame,
-        verdicts: &Frame,
-        judged: &[Judged],
-        fresh: &[bool],
-    ) -> Result<(), Fault> {
-        let due = |(j, fresh): &(&Judged, &bool)| j.alarm.is_some() && (**fresh || self.repeat);
-        let rows: Vec<usize> = judged.iter().zip(fresh).filter(due).map(|(j, _)| j.row).collect();
+    fn report(&self, b: &Batch, counts: &Frame, verdicts: &Frame, judged: &[Judged]) -> Result<(), Fault> {
+        let due = judged.iter().filter(|j| j.fresh || (self.repeat && j.alarm.is_some()));
+        let rows: Vec<usize> = due.map(|j| j.row).collect();
         let (counts, verdicts) = (counts.take(&rows)?, verdicts.take(&rows)?);
         b.output("s1_results")
             .fill([("alarm_time", b.time())], rows.len())?
@@ -183,32 +176,25 @@ impl S1Syslog {
 }
 
 /// One alarm a router, for its latest alarming minute, unless it is known to be over.
-fn raise_and_clear(
-    b: &Batch,
-    counts: &Frame,
-    judged: &[Judged],
-    fresh: &[bool],
-    last_minute: Time,
-) -> Result<(), Fault> {
-    let mut routers: BTreeMap<(&str, &str), Vec<(&Judged, bool)>> = BTreeMap::new();
-    for (j, fresh) in judged.iter().zip(fresh) {
-        routers.entry((&j.host, &j.ip)).or_default().push((j, *fresh));
+fn raise_and_clear(b: &Batch, counts: &Frame, judged: &[Judged], last_minute: Time) -> Result<(), Fault> {
+    let mut routers: BTreeMap<(&str, &str), Vec<&Judged>> = BTreeMap::new();
+    for j in judged {
+        routers.entry((&j.host, &j.ip)).or_default().push(j);
     }
     let open_key = |(host, ip): &(&str, &str)| key(["open", host, ip]);
     let open = b.state().get_many(routers.keys().map(open_key))?;
 
     let (mut alarms, mut opened, mut closed) = (Vec::new(), Vec::new(), Vec::new());
     for ((router @ (host, ip), minutes), open) in routers.iter().zip(open) {
-        let well = |(j, _): &(&Judged, bool)| j.minute == last_minute && j.alarm.is_none();
-        let over = minutes.iter().any(well);
-        let latest = minutes.iter().rev().find(|(j, _)| j.alarm.is_some());
+        let over = minutes.iter().any(|j| j.minute == last_minute && j.alarm.is_none());
+        let latest = minutes.iter().rev().find(|j| j.alarm.is_some());
         match latest {
             _ if over && open.is_some() => {
                 alarms.push(Alarm::clear("syslog_errors", [*host, *ip]));
                 closed.push(open_key(router));
             }
             // what is over and was never told, because batches were skipped, is told once
-            Some((j, fresh)) if !over || *fresh => {
+            Some(j) if !over || j.fresh => {
                 alarms.push(alarm(j, counts));
                 opened.push((open_key(router), ""));
             }

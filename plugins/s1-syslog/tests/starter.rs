@@ -15,7 +15,9 @@ const A36: (&str, &str) = ("Edge-RouterA-036", "203.0.113.36");
 
 /// What was logged: minute, router, matching messages. The query of the kit counts it as the SQL would.
 #[derive(Clone, Default)]
-struct Syslog(Rc<RefCell<Vec<(Time, (&'static str, &'static str), i64)>>>);
+struct Syslog(Rc<RefCell<Vec<Counted>>>);
+
+type Counted = (Time, (&'static str, &'static str), i64);
 
 impl Syslog {
     fn log(&self, minute: &str, router: (&'static str, &'static str), messages: i64) {

@@ -79,10 +79,12 @@ impl<'a> Rule<'a> {
     /// Evaluates it.
     pub fn run(self) -> Result<Answer, Fault> {
         let rule = format!("rule '{}'", self.call.name);
-        match self.batch.handle.rule(self.call) {
-            Ok((handle, failed)) => Ok(Answer { frame: Frame::new(handle, rule.clone()), failed, rule }),
-            Err(fault) => Err(fault.about(|| rule)),
-        }
+        let (handle, mut failed) = match self.batch.handle.rule(self.call) {
+            Ok(answer) => answer,
+            Err(fault) => return Err(fault.about(|| rule)),
+        };
+        failed.sort_by_key(|fault| fault.row);
+        Ok(Answer { frame: Frame::new(handle, rule.clone()), failed, rule })
     }
 }
 
@@ -98,6 +100,10 @@ impl Answer {
     /// The rows of `each` that failed, and why. See [`Batch::reject_failed`].
     pub fn failed(&self) -> &[RowFault] {
         &self.failed
+    }
+    /// Whether this row of `each` failed.
+    pub fn is_failed(&self, row: usize) -> bool {
+        self.failed.binary_search_by_key(&row, |fault| fault.row as usize).is_ok()
     }
 }
 

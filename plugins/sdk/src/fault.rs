@@ -18,7 +18,7 @@ pub enum DataError {
     OutOfRange,
     /// A column of another length than the first one, which has this many rows.
     Uneven(u32),
-    /// A null, or a column that was not written, where the schema requires a value.
+    /// A null where the schema requires a value, or a column that was not written at all.
     RequiredNull,
     /// Bytes that are not what the kind asks for.
     Malformed,

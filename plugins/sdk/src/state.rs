@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::Fault;
 use crate::backend::prelude::*;
+use crate::{Blobs, Fault};
 
 /// What survives from batch to batch: keys and values as the last committed batch left them, and this batch's own writes
 /// on top. Memory does not survive; a batch that fails leaves the state as it was.
@@ -58,7 +58,8 @@ impl<'a> State<'a> {
     }
     /// Deletes keys; an absent one is no error.
     pub fn delete<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<(), Fault> {
-        self.handle.state_delete(keys.into_iter().collect())
+        let keys: Blobs = keys.into_iter().collect();
+        if keys.is_empty() { Ok(()) } else { self.handle.state_delete(keys) }
     }
     /// Keys with a prefix and their values, in the order of their bytes, at most `limit`; those after `after` if it is
     /// given, to go on where the last answer ended.

@@ -141,7 +141,7 @@ impl Writer {
         let copied = self.handle.copy(column, &source.handle, col);
         self.then(column, copied)
     }
-    /// Checks the columns. Only now do the rows count. A nullable column that was not written is null.
+    /// Checks that every column was written. Only now do the rows count.
     pub fn finish(mut self) -> Result<Frame, Fault> {
         match self.handle.finish() {
             Ok(handle) => Ok(Frame::new(handle, self.what)),

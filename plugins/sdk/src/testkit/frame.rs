@@ -182,20 +182,24 @@ impl MemoryWriter {
         let found = fields.iter().find(|field| field.name == column);
         Ok(found.ok_or(DataError::NoSuchColumn)?.clone())
     }
-    fn put(&mut self, column: &str, cells: Vec<Scalar>) -> Result<(), Fault> {
+    fn put(&mut self, field: Field, cells: Vec<Scalar>) -> Result<(), Fault> {
+        if !field.nullable && cells.contains(&Scalar::Null) {
+            return Err(DataError::RequiredNull.into());
+        }
         if let Some(first) = self.columns.values().next()
             && first.len() != cells.len()
         {
             return Err(DataError::Uneven(crate::frame::index(first.len())).into());
         }
-        self.columns.insert(column.to_owned(), cells);
+        self.columns.insert(field.name, cells);
         Ok(())
     }
 }
 
 impl backend::Writer for MemoryWriter {
     fn write(&mut self, column: &str, values: Values<'_>, validity: Option<&[u8]>) -> Result<(), Fault> {
-        let kind = self.field(column)?.kind;
+        let field = self.field(column)?;
+        let kind = field.kind;
         let takes = match (&values, kind) {
             (Values::Booleans(_), Kind::Boolean)
             | (Values::Int64s(_), Kind::Int64)
@@ -223,41 +227,33 @@ impl backend::Writer for MemoryWriter {
                 *cell = Scalar::Null;
             }
         }
-        self.put(column, cells)
+        self.put(field, cells)
     }
     fn fill(&mut self, values: Vec<Named>, rows: u32) -> Result<(), Fault> {
         for Named { name, value } in values {
-            let kind = self.field(&name)?.kind;
-            if !fits(&value, kind) {
-                return Err(DataError::WrongKind(kind).into());
+            let field = self.field(&name)?;
+            if !fits(&value, field.kind) {
+                return Err(DataError::WrongKind(field.kind).into());
             }
-            self.put(&name, vec![value; rows as usize])?;
+            self.put(field, vec![value; rows as usize])?;
         }
         Ok(())
     }
     fn copy(&mut self, column: &str, source: &FrameHandle, col: u32) -> Result<(), Fault> {
-        let kind = self.field(column)?.kind;
+        let field = self.field(column)?;
         let rows = rows_of(source);
         let cells = rows.columns.get(col as usize).ok_or(DataError::NoSuchColumn)?;
         let from = rows.fields[col as usize].kind;
-        if from != kind && (from, kind) != (Kind::Text, Kind::Json) {
+        if from != field.kind && (from, field.kind) != (Kind::Text, Kind::Json) {
             return Err(DataError::WrongKind(from).into());
         }
-        self.put(column, cells.clone())
+        self.put(field, cells.clone())
     }
     fn finish(&mut self) -> Result<FrameHandle, Fault> {
         let fields = self.fields.take().ok_or(DataError::Undeclared)?;
-        let count = self.columns.values().next().map_or(0, Vec::len);
         let mut rows = Rows::new();
         for field in fields {
-            let cells = match self.columns.remove(&field.name) {
-                Some(cells) => cells,
-                None if field.nullable || count == 0 => vec![Scalar::Null; count],
-                None => return Err(DataError::RequiredNull.into()),
-            };
-            if !field.nullable && cells.contains(&Scalar::Null) {
-                return Err(DataError::RequiredNull.into());
-            }
+            let cells = self.columns.remove(&field.name).ok_or(DataError::RequiredNull)?;
             rows = rows.with(field, cells);
         }
         if let Some(output) = &self.output {

@@ -30,7 +30,7 @@ impl Rows {
         let values: Vec<_> = values.into_iter().map(fit).collect();
         self.with(Field::nullable(name, kind), values)
     }
-    /// Rows given as one JSON object a line. A field that is missing is null.
+    /// Rows given as one JSON object a line: times as ISO 8601 text, bytes as hex. A field that is missing is null.
     ///
     /// # Panics
     /// When a line is no object, or a value does not fit its kind.
@@ -153,19 +153,26 @@ pub(super) fn to_text(value: &Scalar, kind: Kind) -> String {
     }
 }
 
+fn hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
 /// A JSON value as one of a kind; none where it does not fit.
 pub(super) fn from_json(value: &Value, kind: Kind) -> Option<Scalar> {
     let time = |text: &str| text.parse::<Time>().ok();
     Some(match (kind, value) {
-        (Kind::Json, value) => Scalar::Text(value.to_string()),
         (_, Value::Null) => Scalar::Null,
+        (Kind::Json, value) => Scalar::Text(value.to_string()),
         (Kind::Boolean, value) => Scalar::Boolean(value.as_bool()?),
         (Kind::Int64, value) => Scalar::Int64(value.as_i64()?),
         (Kind::Float64, value) => Scalar::Float64(value.as_f64()?),
         (Kind::Decimal, Value::Number(number)) => fit(number.to_string().into(), kind).ok()?,
         (Kind::Decimal, value) => fit(value.as_str()?.into(), kind).ok()?,
         (Kind::Text, value) => Scalar::Text(value.as_str()?.to_owned()),
-        (Kind::Bytes, value) => Scalar::Bytes(value.as_str()?.as_bytes().to_vec()),
+        (Kind::Bytes, value) => Scalar::Bytes(hex(value.as_str()?)?),
         (Kind::Timestamp | Kind::Date, value) => Scalar::Timestamp(time(value.as_str()?)?),
     })
 }
@@ -175,11 +182,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimal_text_reads_what_it_writes() {
+    fn decimals_and_bytes_are_read_from_text() {
         for text in ["0", "-0.05", "12.50", "-12.5", "100"] {
             let (unscaled, scale) = decimal(text).unwrap();
             assert_eq!(decimal_text(unscaled, scale), text);
         }
+        assert_eq!((hex("00fF"), hex("0"), hex("xx")), (Some(vec![0, 255]), None, None));
         assert!(decimal("1e3").is_none() && decimal("").is_none() && decimal("1.2.3").is_none());
     }
 }

@@ -11,8 +11,13 @@ use crate::{DataError, Fault, Field, Kind, RowFault, Scalar};
 /// A rule of a fixture.
 pub(super) type Judge = Box<dyn Fn(&Value) -> Result<Value, String>>;
 
-/// Evaluates as a host does.
+/// Evaluates as a host does, but for bytes, which a host passes as base64.
 pub(super) fn evaluate(judge: &Judge, call: &RuleCall<'_>) -> Result<(Rows, Vec<RowFault>), Fault> {
+    let given = call.rows.iter().map(|(_, rows)| *rows).chain(call.each);
+    let kinds = given.flat_map(|frame| rows_of(frame).fields.iter().map(|field| field.kind));
+    let bytes = kinds.chain(call.want.iter().map(|(_, kind)| *kind)).any(|kind| kind == Kind::Bytes);
+    assert!(!bytes, "rule '{}': a kit evaluates no rules over bytes", call.name);
+
     let mut common = Map::new();
     for named in &call.values {
         common.insert(named.name.clone(), to_json(&named.value, Kind::Text));
@@ -50,6 +55,7 @@ fn rows(judge: &Judge, call: &RuleCall<'_>, input: &Value) -> Result<Vec<Vec<Sca
     let elements = match call.unnest.map(|path| (path, at(&result, path))) {
         None => std::slice::from_ref(&result),
         Some((_, Value::Array(elements))) => elements,
+        Some((_, Value::Null)) => &[],
         Some((path, _)) => return Err(format!("no array at '{path}'")),
     };
     let want = |element: &Value| {
@@ -61,7 +67,7 @@ fn rows(judge: &Judge, call: &RuleCall<'_>, input: &Value) -> Result<Vec<Vec<Sca
     elements.iter().map(want).collect()
 }
 
-/// What stands at a path such as `limits.upper`; null where nothing does.
+/// What stands at a path such as `limits.0.upper`; null where nothing does.
 fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
     static NOTHING: Value = Value::Null;
     path.split('.').filter(|step| !step.is_empty()).try_fold(value, |value, step| value.get(step)).unwrap_or(&NOTHING)
