@@ -9,7 +9,7 @@ use weir_model::batch::{BatchRecord, Outcome, Plan, Stage};
 use weir_model::port::{DetectFailure, LogLine, PollLimit, Prepared, Usage};
 use weir_model::ruleset::{Manifest, Trigger};
 use weir_model::service::BatchStatus;
-use weir_model::{Clock, Digest, Fault, FaultKind, Name, RunKey, ScenarioId, Time};
+use weir_model::{Digest, Fault, FaultKind, Name, RunKey, ScenarioId, Time};
 
 use crate::batch::{self, Executed, Streams};
 use crate::decide::failure::{self, Next};
@@ -369,28 +369,4 @@ fn tell(id: &ScenarioId, log: &[LogLine]) {
 
 fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
-}
-
-/// The clock that a running host uses: the machine's.
-#[derive(Debug)]
-pub struct SystemClock(Instant);
-
-impl SystemClock {
-    /// Its monotonic time starts now.
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl Clock for SystemClock {
-    fn now(&self) -> Time {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Time::EPOCH.plus(since)
-    }
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-    fn sleep_until(&self, at: Time) -> weir_model::time::BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(at.since(self.now())))
-    }
 }
