@@ -69,6 +69,8 @@ pub enum Command {
     /// Show scenarios, streams and sinks
     Status,
     /// Follow alarms as they are committed
+    ///
+    /// It goes on over restarts of the host, and waits for one when none runs; --once reads the folder itself.
     Tail(Tail),
     /// SQL over a tenant's lake tables, hot windows and current_alarms
     Query {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{FmtSpan, JsonFields, Writer};
@@ -48,6 +49,15 @@ impl Filter {
     pub fn quiet() -> Self {
         Self("warn".to_owned())
     }
+
+    /// A plain level is meant for the host's own messages. Its engines would drown them, so they only warn unless they
+    /// are named.
+    fn directives(&self) -> String {
+        match self.0.parse::<LevelFilter>() {
+            Ok(level) if level > LevelFilter::WARN => format!("warn,weir={level}"),
+            _ => self.0.clone(),
+        }
+    }
 }
 
 impl FromStr for Filter {
@@ -72,7 +82,7 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&level.0))
+        .with_env_filter(EnvFilter::new(level.directives()))
         .with_span_events(FmtSpan::NONE)
         .with_writer(writer)
         .with_ansi(colour);
@@ -245,6 +255,19 @@ mod tests {
         let text = logged(Format::Json, "warn", emit);
         let line: Value = serde_json::from_str(&text).expect("one object");
         assert_eq!((&line["message"], &line["scenario"]), (&json!("it waits"), &json!("acme/s1")));
+    }
+
+    #[test]
+    fn a_plain_level_is_the_hosts_own() {
+        let emit = || {
+            tracing::info!(target: "weir_pipeline::stream", "ours");
+            tracing::info!(target: "datafusion", "theirs");
+            tracing::warn!(target: "datafusion", "their warning");
+        };
+        let text = logged(Format::Human, "info", emit);
+        assert!(text.contains("ours") && text.contains("their warning") && !text.contains("theirs"), "{text}");
+        assert!(logged(Format::Human, "info,datafusion=info", emit).contains("theirs"));
+        assert!(!logged(Format::Human, "error", emit).contains("their warning"));
     }
 
     #[test]
