@@ -55,10 +55,6 @@ impl Folder {
         Self { root: lake.join(tenant.as_str()).join(table.as_str()), name: format!("{tenant}/{table}") }
     }
 
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
     fn log(&self) -> PathBuf {
         self.root.join("_delta_log")
     }
