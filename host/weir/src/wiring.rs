@@ -102,6 +102,7 @@ pub fn pace(config: &Config) -> Pace {
         sink_bytes: size(config.sink.batch_bytes),
         workers: threads(config.threads.cpu) + 2,
         replay_horizon: config.ledger.replay_horizon.get(),
+        disk_floor: config.data.clone().map(|data| (data, config.ledger.disk_floor_bytes)),
         ..Pace::default()
     }
 }
@@ -179,10 +180,8 @@ impl Wiring for Wired {
             .build()
             .map_err(|e| Fault::host(FaultKind::Resources, format_args!("no runtime: {e}")))?;
         let scratch = Scratch::new()?;
-        let lake = WeirLake::open(
-            LakeConfig::new(scratch.0.join("lake"), runtime.handle().clone()),
-            Arc::new(NoFaults),
-        )?;
+        let lake =
+            WeirLake::open(LakeConfig::new(scratch.0.join("lake"), runtime.handle().clone()), Arc::new(NoFaults))?;
         let admit = Admit {
             detectors: Sandbox::new(SandboxConfig::new(scratch.0.join("cache")))?,
             rules: Jdm::new(JdmConfig { threads: 1 })?,
