@@ -1,1 +1,2 @@
-//! stub
+mod near;
+mod toml_file;
