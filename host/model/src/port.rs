@@ -75,12 +75,7 @@ pub struct PollLimit {
 pub trait Source: Send {
     /// The next records after the position, or none when there are none before `wait` has passed. Moves the position on.
     /// `now` is the clock's time; a source must not look at another clock.
-    fn poll(
-        &mut self,
-        now: Time,
-        limit: PollLimit,
-        wait: Duration,
-    ) -> Result<Option<Polled>, Fault>;
+    fn poll(&mut self, now: Time, limit: PollLimit, wait: Duration) -> Result<Option<Polled>, Fault>;
 
     /// Whether the last poll ended at what the source held at that moment, in every partition.
     fn at_end(&self) -> bool;
@@ -113,6 +108,9 @@ pub struct Decoded {
     pub dead: Vec<DeadLetter>,
 }
 
+/// A source with the decoder of its records.
+pub type OpenSource = (Box<dyn Source>, Box<dyn Decode>);
+
 /// Opens sources.
 pub trait Sources: Send + Sync {
     /// Opens the stream's source so that the first poll reads at `from`, and makes its decoder. `journal` is the
@@ -124,12 +122,13 @@ pub trait Sources: Send + Sync {
         meta: &StreamMeta,
         from: &Offsets,
         journal: Arc<dyn Journal>,
-    ) -> Result<(Box<dyn Source>, Box<dyn Decode>), Fault>;
+    ) -> Result<OpenSource, Fault>;
 }
 
 /// A durable, ordered list that belongs to one stream.
 pub trait Journal: Send + Sync {
     /// All entries, in order of their number.
+    #[allow(clippy::type_complexity)]
     fn entries(&self) -> Result<Vec<(u64, Vec<u8>)>, Fault>;
     /// Writes entry `number`; durable when it returns. Writing a number again replaces it.
     fn put(&self, number: u64, bytes: &[u8]) -> Result<(), Fault>;
@@ -178,12 +177,7 @@ pub trait Ledger: Send + Sync {
     /// The batch of a grid time.
     fn record_at(&self, key: &RunKey, time: Time) -> Result<Option<BatchRecord>, Fault>;
     /// Batches after `after`, in order, at most `limit`.
-    fn records(
-        &self,
-        key: &RunKey,
-        after: Option<BatchId>,
-        limit: usize,
-    ) -> Result<Vec<BatchRecord>, Fault>;
+    fn records(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
 
     /// State as the run's head left it. A consistent view, however long it is held.
     fn state(&self, key: &RunKey) -> Result<Box<dyn StateReader>, Fault>;
@@ -193,12 +187,7 @@ pub trait Ledger: Send + Sync {
     fn alarms(&self, id: &ScenarioId) -> Result<Vec<AlarmState>, Fault>;
 
     /// Outputs after `after` in order of N, bounded in bytes; at least one when there is one.
-    fn outputs(
-        &self,
-        sink: &SinkId,
-        after: Option<BatchId>,
-        max_bytes: usize,
-    ) -> Result<Vec<PendingOutput>, Fault>;
+    fn outputs(&self, sink: &SinkId, after: Option<BatchId>, max_bytes: usize) -> Result<Vec<PendingOutput>, Fault>;
     /// How far a sink is.
     fn cursor(&self, sink: &SinkId) -> Result<Option<SinkCursor>, Fault>;
     /// Moves a sink's cursor on. Outputs at or below it may be dropped by retention.
@@ -326,12 +315,7 @@ pub struct RuleContext {
 pub trait Rules: Send + Sync {
     /// Evaluates one, blocking. Equal call and context give equal bytes. A rule that fails in single evaluations lists
     /// them in `failed`; without `each` that is `Data(Failed)`. Limits are `Fault`.
-    fn evaluate(
-        &self,
-        name: &str,
-        call: &RuleCall,
-        context: RuleContext,
-    ) -> Result<RuleAnswer, CallError>;
+    fn evaluate(&self, name: &str, call: &RuleCall, context: RuleContext) -> Result<RuleAnswer, CallError>;
     /// Rules by name, with the digest of their file.
     fn names(&self) -> BTreeMap<Name, Digest>;
 }
@@ -374,12 +358,8 @@ pub trait BatchHost: Send + Sync {
     fn state_delete(&self, keys: &[&[u8]]) -> Result<(), CallError>;
     /// Entries with a prefix after a key, bytewise order, at most `limit`.
     #[allow(clippy::type_complexity)]
-    fn state_scan(
-        &self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: u32,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, CallError>;
+    fn state_scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: u32)
+    -> Result<Vec<(Vec<u8>, Vec<u8>)>, CallError>;
 }
 
 // ---------------------------------------------------------------------------------------------- detectors
@@ -515,12 +495,7 @@ pub trait QueryEngine: Send + Sync {
     /// Reads, checks and plans all queries of the manifest against the streams' schemas.
     fn plan(&self, ruleset: &Ruleset) -> Result<Arc<dyn Queries>, Vec<Problem>>;
     /// Plans the SQL of a `generate` source. `file` and the field `source.sql` are named in problems.
-    fn row_maker(
-        &self,
-        sql: &str,
-        schema: SchemaRef,
-        file: &str,
-    ) -> Result<Arc<dyn RowMaker>, Problem>;
+    fn row_maker(&self, sql: &str, schema: SchemaRef, file: &str) -> Result<Arc<dyn RowMaker>, Problem>;
 }
 
 /// A ruleset that is ready to run. Immutable; taken once per batch, swapped as one pointer.
@@ -538,9 +513,7 @@ pub struct Prepared {
 
 impl std::fmt::Debug for Prepared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared")
-            .field("digest", &self.ruleset.digest)
-            .finish_non_exhaustive()
+        f.debug_struct("Prepared").field("digest", &self.ruleset.digest).finish_non_exhaustive()
     }
 }
 
@@ -614,7 +587,37 @@ pub trait RuleStore: Send + Sync {
     fn epoch(&self) -> u64;
 }
 
+/// The past of the rule store.
+pub trait History: Send + Sync {
+    /// Rulesets of a scenario and what became of them, newest first.
+    fn history(&self, id: &ScenarioId) -> Result<Vec<crate::service::HistoryEntry>, Fault>;
+    /// Pins a ruleset until the folder changes or it is unpinned: the given one, or the one active before.
+    fn rollback(&self, id: &ScenarioId, to: Option<Digest>) -> Result<Digest, Fault>;
+    /// Undoes a pin.
+    fn unpin(&self, id: &ScenarioId) -> Result<(), Fault>;
+    /// Erases what is kept of a scenario whose folder is gone.
+    fn forget(&self, id: &ScenarioId) -> Result<(), Fault>;
+}
+
 // ---------------------------------------------------------------------------------------------- lake
+
+/// An in-memory table beside the lake's, for an ad-hoc query.
+#[derive(Debug, Clone)]
+pub struct ViewTable {
+    /// Its name in SQL.
+    pub name: String,
+    /// Its schema.
+    pub schema: SchemaRef,
+    /// Its rows.
+    pub rows: Vec<RecordBatch>,
+}
+
+/// SQL that people write at a prompt.
+pub trait AdHoc: Send + Sync {
+    /// One SELECT over a tenant's lake tables, by name, and the given ones, which come first. Bounded in memory, rows
+    /// and time.
+    fn query(&self, tenant: &Name, sql: &str, views: Vec<ViewTable>) -> Result<RecordBatch, Fault>;
+}
 
 /// Rows for a table. `version` grows strictly per `app`; the table remembers the latest of each app.
 #[derive(Debug, Clone)]

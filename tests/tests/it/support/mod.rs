@@ -1,0 +1,4 @@
+//! What the tests share.
+
+pub mod engines;
+pub mod fakes;
