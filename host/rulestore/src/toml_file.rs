@@ -33,13 +33,9 @@ impl<T> Read<T> {
     /// Whether a problem found in the value is about a place that the value does not have from the file.
     pub(crate) fn is_about_a_hole(&self, problem: &Problem) -> bool {
         let inside = |inner: &str, outer: &str| {
-            inner
-                .strip_prefix(outer)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        self.holes
-            .iter()
-            .any(|hole| inside(&problem.field, hole) || inside(hole, &problem.field))
+        self.holes.iter().any(|hole| inside(&problem.field, hole) || inside(hole, &problem.field))
     }
 }
 
@@ -59,20 +55,13 @@ const REQUIRED: &[(&str, &str, &str)] = &[
 
 /// Reads `bytes`, the content of `file`.
 pub(crate) fn read<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Read<T> {
-    let mut out = Read {
-        value: None,
-        problems: Vec::new(),
-        holes: Vec::new(),
-        stood: Vec::new(),
-    };
+    let mut out = Read { value: None, problems: Vec::new(), holes: Vec::new(), stood: Vec::new() };
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(e) => {
             let line = line_of(bytes, e.valid_up_to());
             out.problems.push(
-                Problem::new(file, format_args!("line {line}: it is no UTF-8 text"))
-                    .fix("save it as UTF-8")
-                    .partial(),
+                Problem::new(file, format_args!("line {line}: it is no UTF-8 text")).fix("save it as UTF-8").partial(),
             );
             return out;
         }
@@ -184,16 +173,13 @@ fn say(file: &str, field: &str, line: usize, message: &str) -> Problem {
             }
         }
         [value, known @ ..] if message.starts_with("unknown variant ") => {
-            problem(format!("{value} is not known here"))
-                .fix(format_args!("use {}", either(known.iter().copied())))
+            problem(format!("{value} is not known here")).fix(format_args!("use {}", either(known.iter().copied())))
         }
         _ => match message.strip_prefix("invalid type: ").and_then(|m| m.split_once(", expected ")) {
             Some((found, expected)) => problem(format!("it is {found}, expected is {expected}")),
             None => {
-                let text = message
-                    .strip_prefix("column ")
-                    .and_then(|m| m.split_once(": "))
-                    .map_or(message, |(_, rest)| rest);
+                let text =
+                    message.strip_prefix("column ").and_then(|m| m.split_once(": ")).map_or(message, |(_, rest)| rest);
                 problem(text.trim().replace('\n', " "))
             }
         },
@@ -202,29 +188,19 @@ fn say(file: &str, field: &str, line: usize, message: &str) -> Problem {
 
 /// In a table that serde had to buffer (one with a tag), errors name no key: the culprit is the one without which the
 /// error is another one.
-fn culprit<T: DeserializeOwned>(
-    document: &Spanned<DeTable<'_>>,
-    path: &[String],
-    message: &str,
-) -> Option<String> {
+fn culprit<T: DeserializeOwned>(document: &Spanned<DeTable<'_>>, path: &[String], message: &str) -> Option<String> {
     let table = table_at(document.get_ref(), path)?;
     let keys: Vec<String> = table.keys().map(|k| k.get_ref().to_string()).collect();
     keys.into_iter().find(|key| {
         let mut without = document.clone();
         let path: Vec<String> = path.iter().cloned().chain([key.clone()]).collect();
-        remove(without.get_mut(), &path)
-            && try_read::<T>(&without).err().is_none_or(|e| e.message() != message)
+        remove(without.get_mut(), &path) && try_read::<T>(&without).err().is_none_or(|e| e.message() != message)
     })
 }
 
 /// The path of the smallest entry that holds the span.
 fn place(table: &DeTable<'_>, span: &Range<usize>) -> Vec<String> {
-    fn walk(
-        table: &DeTable<'_>,
-        span: &Range<usize>,
-        at: &mut Vec<String>,
-        best: &mut (usize, Vec<String>),
-    ) {
+    fn walk(table: &DeTable<'_>, span: &Range<usize>, at: &mut Vec<String>, best: &mut (usize, Vec<String>)) {
         for (key, value) in table {
             at.push(key.get_ref().to_string());
             for (part, slack) in [(key.span(), 0), (value.span(), 1)] {
@@ -248,18 +224,13 @@ fn place(table: &DeTable<'_>, span: &Range<usize>) -> Vec<String> {
 }
 
 fn table_at<'a, 'i>(root: &'a DeTable<'i>, path: &[String]) -> Option<&'a DeTable<'i>> {
-    path.iter().try_fold(root, |table, key| {
-        match entry(table, key)?.1.get_ref() {
-            DeValue::Table(inner) => Some(inner),
-            _ => None,
-        }
+    path.iter().try_fold(root, |table, key| match entry(table, key)?.1.get_ref() {
+        DeValue::Table(inner) => Some(inner),
+        _ => None,
     })
 }
 
-fn entry<'a, 'i>(
-    table: &'a DeTable<'i>,
-    key: &str,
-) -> Option<(&'a Spanned<Cow<'i, str>>, &'a Spanned<DeValue<'i>>)> {
+fn entry<'a, 'i>(table: &'a DeTable<'i>, key: &str) -> Option<(&'a Spanned<Cow<'i, str>>, &'a Spanned<DeValue<'i>>)> {
     table.iter().find(|(k, _)| k.get_ref() == key)
 }
 
@@ -290,10 +261,7 @@ fn remove(root: &mut DeTable<'_>, path: &[String]) -> bool {
 }
 
 fn stand_in(root: &mut DeTable<'_>, path: &[String], field: &str) -> bool {
-    let value = REQUIRED
-        .iter()
-        .find(|(name, ..)| *name == field)
-        .and_then(|(_, value, _)| DeValue::parse(value).ok());
+    let value = REQUIRED.iter().find(|(name, ..)| *name == field).and_then(|(_, value, _)| DeValue::parse(value).ok());
     match (table_mut(root, path), value) {
         (Some(table), Some(value)) => {
             let key = Spanned::new(NOWHERE, Cow::Owned(field.to_owned()));
@@ -309,10 +277,7 @@ const NOWHERE: Range<usize> = usize::MAX..usize::MAX;
 fn nowhere(value: DeValue<'_>) -> Spanned<DeValue<'_>> {
     let value = match value {
         DeValue::Table(table) => DeValue::Table(
-            table
-                .into_iter()
-                .map(|(k, v)| (Spanned::new(NOWHERE, k.into_inner()), nowhere(v.into_inner())))
-                .collect(),
+            table.into_iter().map(|(k, v)| (Spanned::new(NOWHERE, k.into_inner()), nowhere(v.into_inner()))).collect(),
         ),
         other => other,
     };
@@ -350,10 +315,7 @@ mod tests {
 
     #[test]
     fn a_good_file_has_no_problems() {
-        assert_eq!(
-            manifest("plugin = 'p.wasm'\ntrigger = { interval = '1m' }\n"),
-            Vec::<String>::new()
-        );
+        assert_eq!(manifest("plugin = 'p.wasm'\ntrigger = { interval = '1m' }\n"), Vec::<String>::new());
         assert_eq!(
             stream("event_time='t'\n[schema]\nt={type='timestamp',required=true}\n[source]\ntype='files'\npath='x'"),
             Vec::<String>::new()
