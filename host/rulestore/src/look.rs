@@ -426,10 +426,12 @@ impl Inner {
     /// A stream without a file: it ends when no running scenario reads it any more.
     fn stream_gone(&self, id: &StreamId, when: When) {
         let mut state = self.state();
-        let read = state.scenarios.iter().any(|(scenario, s)| {
-            scenario.tenant == id.tenant
-                && s.active.as_ref().is_some_and(|p| p.ruleset.streams.contains_key(&id.stream))
-        });
+        // A scenario that is still being made ready may read it too.
+        let reads = |s: &Scenario| match &s.active {
+            Some(prepared) => prepared.ruleset.streams.contains_key(&id.stream),
+            None => !s.removed && (s.past.active.is_some() || s.candidate.is_some()),
+        };
+        let read = state.scenarios.iter().any(|(scenario, s)| scenario.tenant == id.tenant && reads(s));
         let Some(stream) = state.streams.get_mut(id) else { return };
         let file = format!("{}/streams/{}.toml", id.tenant, id.stream);
         let since = *stream.gone.get_or_insert(when.at);

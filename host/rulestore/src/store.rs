@@ -336,22 +336,24 @@ impl Inner {
         Ok(prepared)
     }
 
-    /// Queues work for the admitting thread; newer work for a scenario replaces older.
+    /// Queues work for the admitting thread; newer work for a scenario replaces older of its kind.
     pub(crate) fn queue(&self, job: Job) {
         let mut work = lock(&self.work);
-        work.jobs.retain(|j| j.id != job.id);
+        let kind = std::mem::discriminant(&job.what);
+        work.jobs.retain(|j| j.id != job.id || std::mem::discriminant(&j.what) != kind);
         work.jobs.push_back(job);
         drop(work);
         self.signal.notify_all();
     }
 
     fn look_loop(&self) {
+        let mut rested = Instant::now();
         loop {
-            let due = self.next_due();
+            let until = (Instant::now() + self.next_due()).max(rested);
             let mut work = lock(&self.work);
-            let until = Instant::now() + due;
-            while work.asked == work.done && !work.changed && !work.stop {
-                let left = until.saturating_duration_since(Instant::now());
+            while !work.stop {
+                let wanted = work.asked != work.done || work.changed;
+                let left = if wanted { rested } else { until }.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;
                 }
@@ -363,7 +365,10 @@ impl Inner {
             let (asked, now) = (work.asked, work.now.take());
             work.changed = false;
             drop(work);
+            let begun = Instant::now();
             self.look_at_all(now.unwrap_or_else(|| self.clock.now()));
+            // A folder that is written without end must not cost more than a fifth of a core.
+            rested = Instant::now() + (begun.elapsed() * 4).min(Duration::from_secs(1));
             lock(&self.work).done = asked;
             self.signal.notify_all();
         }
