@@ -48,9 +48,7 @@ pub fn kind_of(ty: &DataType) -> Kind {
         D::Int8 | D::Int16 | D::Int32 | D::Int64 | D::UInt8 | D::UInt16 | D::UInt32 => Kind::Int64,
         D::Time32(_) | D::Time64(_) | D::Duration(_) => Kind::Int64,
         D::Float16 | D::Float32 | D::Float64 => Kind::Float64,
-        D::UInt64 | D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) | D::Decimal256(..) => {
-            Kind::Decimal
-        }
+        D::UInt64 | D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) | D::Decimal256(..) => Kind::Decimal,
         D::Utf8 | D::LargeUtf8 | D::Utf8View | D::Null => Kind::Text,
         D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => Kind::Bytes,
         D::Timestamp(..) => Kind::Timestamp,
@@ -132,13 +130,9 @@ impl std::str::FromStr for ColumnType {
     }
 }
 fn decimal(s: &str) -> Option<ColumnType> {
-    let (p, s) = s
-        .strip_prefix("decimal(")?
-        .strip_suffix(')')?
-        .split_once(',')?;
+    let (p, s) = s.strip_prefix("decimal(")?.strip_suffix(')')?.split_once(',')?;
     let (precision, scale) = (p.trim().parse().ok()?, s.trim().parse().ok()?);
-    let fits =
-        (1..=38).contains(&precision) && scale >= 0 && scale <= i8::try_from(precision).ok()?;
+    let fits = (1..=38).contains(&precision) && scale >= 0 && scale <= i8::try_from(precision).ok()?;
     fits.then_some(ColumnType::Decimal { precision, scale })
 }
 impl Serialize for ColumnType {
@@ -180,10 +174,7 @@ pub fn output_type(kind: Kind) -> DataType {
 /// The Arrow schema of declared output fields.
 pub fn output_schema(fields: &[FieldDef]) -> SchemaRef {
     Arc::new(Schema::new(
-        fields
-            .iter()
-            .map(|f| Field::new(&f.name, output_type(f.kind), f.nullable))
-            .collect::<Vec<_>>(),
+        fields.iter().map(|f| Field::new(&f.name, output_type(f.kind), f.nullable)).collect::<Vec<_>>(),
     ))
 }
 
