@@ -141,11 +141,6 @@ impl Folder {
         }
     }
 
-    /// Syncs what an earlier life of this process may have left unsynced: the names of the log.
-    pub fn sync_log(&self) -> Result<(), Fault> {
-        sync(&self.log()).map_err(|e| self.fault("syncing the log", &e))
-    }
-
     /// Syncs files below the table's folder, given by relative path, and the folders that hold them.
     pub fn sync_files(&self, files: &[PathBuf]) -> Result<(), Fault> {
         let mut folders: Vec<PathBuf> = vec![self.root.clone(), self.log()];
