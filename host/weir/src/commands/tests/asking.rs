@@ -158,10 +158,9 @@ fn actions_say_what_they_did() {
 #[test]
 fn check_tells_every_problem_and_is_exit_code_1() {
     let checked = |scenario: &str, problems: Vec<Problem>| Checked {
-        tenant: "acme".parse().expect("a name"),
+        tenant: Some("acme".parse().expect("a name")),
         scenario: Some(scenario.parse().expect("a name")),
         stream: None,
-        ruleset: problems.is_empty().then(|| digest("r")),
         problems,
     };
     let bad = vec![
