@@ -1,0 +1,118 @@
+//! Threads that evaluate. The engine's variables and futures are not `Send`, so a call goes to a thread of its own kind and
+//! everything the engine makes stays there.
+//!
+//! A thread is the capacity: it is free again when its job has ended, whatever became of the caller. Jobs ask nothing of
+//! the pool, so that a pool of one thread cannot wait for itself.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
+
+use tokio::runtime::Runtime;
+use weir_model::{Fault, FaultKind};
+
+/// Deeply nested expressions are parsed by recursion, and an overflow would end the process. `expression::MAX_NESTING`
+/// is chosen for this size; only touched pages are real memory.
+const STACK_BYTES: usize = 64 << 20;
+/// Jobs that may wait, for each thread. More callers than that wait outside.
+const QUEUE: usize = 4;
+
+type Job = Box<dyn FnOnce(&Runtime) + Send>;
+
+/// A fixed number of threads with a bounded queue.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    jobs: SyncSender<Job>,
+}
+
+impl Pool {
+    /// Starts the threads. They end when the pool is dropped and their jobs are done.
+    pub(crate) fn new(name: &str, threads: usize) -> Result<Self, Fault> {
+        let (jobs, queue) = sync_channel::<Job>(threads.saturating_mul(QUEUE));
+        let queue = Arc::new(Mutex::new(queue));
+        for i in 0..threads {
+            let queue = queue.clone();
+            let failed = |e: std::io::Error| {
+                Fault::host(
+                    FaultKind::Internal,
+                    format_args!("no thread for rules: {e}"),
+                )
+            };
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(failed)?;
+            Builder::new()
+                .name(format!("{name}-{i}"))
+                .stack_size(STACK_BYTES)
+                .spawn(move || work(&queue, &runtime))
+                .map_err(failed)?;
+        }
+        Ok(Self { jobs })
+    }
+
+    /// Runs a job on one of the threads and waits for it.
+    pub(crate) fn run<R: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Runtime) -> R + Send + 'static,
+    ) -> Result<R, Fault> {
+        let (reply, answer) = sync_channel(1);
+        let job: Job = Box::new(move |runtime| {
+            let _ = reply.send(job(runtime));
+        });
+        self.jobs
+            .send(job)
+            .map_err(|_| Fault::internal("the threads that evaluate rules are gone"))?;
+        answer
+            .recv()
+            .map_err(|_| Fault::internal("the rule engine panicked; the log has the place"))
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Job>>, runtime: &Runtime) {
+    loop {
+        // The lock is held while waiting: the threads that wait for it would wait for a job anyway.
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else { return };
+        // Nothing outlives a job but caches that hold whole values only.
+        if catch_unwind(AssertUnwindSafe(|| job(runtime))).is_err() {
+            tracing::error!("the rule engine panicked; its thread goes on");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_fails_its_own_job_only() {
+        let pool = Pool::new("test", 1).expect("a pool");
+        let fault = pool
+            .run(|_| -> u8 { panic!("a defect") })
+            .expect_err("it panicked");
+        assert_eq!(fault.kind, FaultKind::Internal);
+        assert_eq!(pool.run(|_| 7).expect("the thread goes on"), 7);
+    }
+
+    #[test]
+    fn a_caller_that_is_gone_does_not_free_the_thread() {
+        let pool = Arc::new(Pool::new("test", 1).expect("a pool"));
+        let (go, wait) = sync_channel::<()>(0);
+        let (started, is_started) = sync_channel::<()>(0);
+        let job: Job = Box::new(move |_| {
+            started.send(()).expect("the test listens");
+            wait.recv().expect("the test lets go");
+        });
+        pool.jobs.send(job).expect("the pool is there");
+        is_started.recv().expect("it runs");
+        let waiting = {
+            let pool = pool.clone();
+            std::thread::spawn(move || pool.run(|_| 1))
+        };
+        assert!(!waiting.is_finished(), "the only thread is busy");
+        go.send(()).expect("the job listens");
+        assert_eq!(waiting.join().expect("no panic").expect("an answer"), 1);
+    }
+}

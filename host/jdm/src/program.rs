@@ -1,0 +1,406 @@
+//! A rule with the rules that it asks, and one evaluation of it.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::Runtime;
+use weir_model::port::RuleContext;
+use weir_model::{Digest, Fault, FaultKind, Limits, Span};
+use zen_engine::loader::{DecisionLoader, LoaderError, LoaderResponse};
+use zen_engine::model::DecisionContent;
+use zen_engine::{
+    Decision, DecisionGraphResponse, EvaluationError, EvaluationOptions, EvaluationTrace,
+};
+use zen_expression::Variable;
+
+use crate::memo::Cache;
+use crate::script::{Draw, OUT_OF_TIME};
+use crate::unit::Unit;
+use crate::value::{Value, fingerprint};
+
+/// Rules that ask rules that ask rules: how long the chain may be, the first one counted.
+pub(crate) const MAX_DEPTH: u8 = 10;
+/// The engine stops a function node after this, a constant of its own.
+const ENGINE_LIMIT: Duration = Duration::from_millis(500);
+
+/// Results of pure evaluations.
+pub(crate) type Memo = Cache<Arc<Value>>;
+
+/// A rule, ready to be evaluated.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// The rule's file.
+    pub(crate) path: String,
+    pub(crate) entry: Arc<Unit>,
+    /// The rules that it asks, and those that these ask, by the keys under which they do.
+    asked: BTreeMap<String, Arc<Unit>>,
+    /// Of all of it.
+    digest: Digest,
+    runs: Runs,
+    limit: Span,
+}
+
+/// What an evaluation runs, which tells how its results may be used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    /// Expressions only: quicker to evaluate than to remember.
+    Expressions,
+    /// Function nodes of the entry: each of them tells whether it used clock or randomness.
+    Functions,
+    /// Function nodes somewhere else.
+    Elsewhere,
+    /// Function nodes in module form: they may do anything.
+    Modules,
+}
+
+/// How an evaluation ends badly.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// As a function of its input.
+    Evaluation(String),
+    /// By a limit, or the host's fault.
+    Fault(Fault),
+}
+
+impl Program {
+    pub(crate) fn new(
+        path: &str,
+        entry: Arc<Unit>,
+        asked: BTreeMap<String, Arc<Unit>>,
+        limits: &Limits,
+    ) -> Self {
+        let parts = asked
+            .iter()
+            .flat_map(|(key, unit)| [key.as_bytes(), &unit.digest.0]);
+        let digest = Digest::of_parts(std::iter::once(&entry.digest.0[..]).chain(parts));
+        let mut units = std::iter::once(&entry).chain(asked.values());
+        let runs = if units.clone().any(|unit| unit.modules().next().is_some()) {
+            Runs::Modules
+        } else if asked.values().any(|unit| unit.has_functions()) {
+            Runs::Elsewhere
+        } else if units.any(|unit| unit.has_functions()) {
+            Runs::Functions
+        } else {
+            Runs::Expressions
+        };
+        let path = path.to_owned();
+        Self {
+            path,
+            entry,
+            asked,
+            digest,
+            runs,
+            limit: limits.rule_time,
+        }
+    }
+
+    /// One evaluation, or what an equal one came to. `row` tells evaluations of one call apart.
+    pub(crate) fn evaluate(
+        self: &Arc<Self>,
+        input: Variable,
+        row: u64,
+        context: RuleContext,
+        runtime: &Runtime,
+        memo: &Memo,
+    ) -> Result<Arc<Value>, Failure> {
+        let key = (self.runs == Runs::Functions).then(|| {
+            let mut bytes = Vec::with_capacity(256);
+            fingerprint(&input, &mut bytes);
+            Digest::of_parts([&self.digest.0[..], &bytes])
+        });
+        if let Some(known) = key.and_then(|key| memo.get(&key)) {
+            return Ok(known);
+        }
+        let draw = self.draw(row, context);
+        let (value, pure) = self.run(input, &draw, runtime)?;
+        let value = Arc::new(value);
+        if let Some(key) = key.filter(|_| pure) {
+            memo.put(key, value.clone(), value.bytes());
+        }
+        Ok(value)
+    }
+
+    fn draw(&self, row: u64, context: RuleContext) -> Draw {
+        let limit = i64::try_from(self.limit.get().as_millis()).unwrap_or(i64::MAX);
+        let now = clock_gettime(ClockId::Monotonic);
+        Draw {
+            time_ms: context.time.micros().div_euclid(1_000),
+            seed: Digest::of_parts([&context.seed[..], &self.digest.0, &row.to_le_bytes()]),
+            limit_ms: (now.tv_sec * 1_000 + now.tv_nsec / 1_000_000).saturating_add(limit),
+        }
+    }
+
+    /// The result, and whether it is a function of the input alone.
+    fn run(
+        self: &Arc<Self>,
+        input: Variable,
+        draw: &Draw,
+        runtime: &Runtime,
+    ) -> Result<(Value, bool), Failure> {
+        let loader = Content {
+            program: self.clone(),
+            draw: *draw,
+        };
+        let decision = Decision::from(self.entry.graph(draw)).with_loader(Arc::new(loader));
+        // What function nodes report is in the trace.
+        let options = EvaluationOptions {
+            trace: self.runs == Runs::Functions,
+            max_depth: MAX_DEPTH,
+        };
+        let (began, cpu) = (Instant::now(), cpu_time());
+        let answer = runtime.block_on(async {
+            let evaluation = decision.evaluate_with_opts(input, options);
+            match self.runs {
+                // Only these wait for anything, and for how long is not theirs to say.
+                Runs::Modules => tokio::time::timeout(self.limit.get(), evaluation)
+                    .await
+                    .ok(),
+                _ => Some(evaluation.await),
+            }
+        });
+        let spent = Spent {
+            cpu: cpu_time().saturating_sub(cpu),
+            wall: began.elapsed(),
+        };
+        let Some(answer) = answer else {
+            return Err(Failure::Fault(self.too_slow(format_args!(
+                "waited for longer than rule_time, which is {}",
+                self.limit
+            ))));
+        };
+        let answer = answer.map_err(|e| self.reason(&e));
+        if let Some(fault) = self.judge(spent, answer.as_ref().err()) {
+            return Err(Failure::Fault(fault));
+        }
+        let answer = answer.map_err(|reason| Failure::Evaluation(reason.to_string()))?;
+        let value = Value::of(&answer.result).map_err(Failure::Evaluation)?;
+        Ok((value, self.used_nothing(&answer)))
+    }
+
+    /// Whether a limit was broken. CPU time decides, so that a busy machine is not a tenant's fault.
+    fn judge(&self, spent: Spent, reason: Option<&Reason>) -> Option<Fault> {
+        let limit = self.limit;
+        if spent.cpu > limit.get() {
+            let took = humane(spent.cpu);
+            return Some(self.too_slow(format_args!(
+                "an evaluation took {took} of CPU, and rule_time is {limit}"
+            )));
+        }
+        let Reason { node, text } = reason?;
+        if text.contains("Depth limit exceeded") {
+            return Some(self.fault(
+                format_args!("more than {MAX_DEPTH} rules ask one another in a row"),
+                "depth",
+                "ask rules in fewer steps",
+            ));
+        }
+        let interrupted = spent.wall >= ENGINE_LIMIT && text.contains("interrupted");
+        if interrupted && spent.cpu >= ENGINE_LIMIT / 2 {
+            return Some(self.fault(
+                format_args!(
+                    "{node}: a function node ran for longer than {}, a limit of the engine",
+                    humane(ENGINE_LIMIT)
+                ),
+                "rule_time",
+                "do less in one function node",
+            ));
+        }
+        let late = spent.wall > limit.get() && text.contains(OUT_OF_TIME);
+        (interrupted || late).then(|| {
+            let (cpu, wall) = (humane(spent.cpu), humane(spent.wall));
+            let busy = format!("an evaluation got {cpu} of CPU in {wall}: the machine is too busy");
+            Fault::host(FaultKind::RuleLimit, busy)
+                .file(&self.path)
+                .field("rule_time")
+        })
+    }
+
+    fn too_slow(&self, message: impl std::fmt::Display) -> Fault {
+        let fix = "do less in one evaluation, or raise rule_time under [limits]";
+        self.fault(message, "rule_time", fix)
+    }
+
+    fn fault(&self, message: impl std::fmt::Display, field: &str, fix: &str) -> Fault {
+        Fault::tenant(FaultKind::RuleLimit, message)
+            .file(&self.path)
+            .field(field)
+            .fix(fix)
+    }
+
+    /// What the engine says, with the node's name.
+    fn reason(&self, error: &EvaluationError) -> Reason {
+        let EvaluationError::NodeError {
+            node_id, source, ..
+        } = error
+        else {
+            return Reason {
+                node: "the rule".to_owned(),
+                text: error.to_string(),
+            };
+        };
+        let text = source.to_string();
+        // A text that was thrown comes in quotes.
+        let text = text
+            .strip_prefix('"')
+            .and_then(|t| t.strip_suffix('"'))
+            .unwrap_or(&text);
+        let hint = match text {
+            "Failed to parse function result" => {
+                " (a number beyond 28 digits, or nesting beyond 128)"
+            }
+            _ => "",
+        };
+        Reason {
+            node: self.entry.name_of(node_id).to_owned(),
+            text: format!("{text}{hint}"),
+        }
+    }
+
+    /// Whether every function node that ran reported that it used neither clock nor randomness.
+    fn used_nothing(&self, answer: &DecisionGraphResponse) -> bool {
+        let Some(EvaluationTrace::Graph(nodes)) = &answer.trace else {
+            return false;
+        };
+        self.entry.function_ids().filter_map(|id| nodes.get(id)).all(|node| {
+            let log = node.trace_data.as_ref().and_then(|data| data.dot("log"));
+            matches!(log.as_ref().map(Value::of), Some(Ok(Value::Array(log))) if log == [Value::Number(0.into())])
+        })
+    }
+}
+
+/// Why an evaluation failed, as the engine says it.
+struct Reason {
+    node: String,
+    text: String,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.node, self.text)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Spent {
+    cpu: Duration,
+    wall: Duration,
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let at = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(at.tv_sec).unwrap_or(0),
+        u32::try_from(at.tv_nsec).unwrap_or(0),
+    )
+}
+
+fn humane(time: Duration) -> Span {
+    Span::millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Gives the engine the rules that a rule asks, and nothing else.
+#[derive(Debug)]
+struct Content {
+    program: Arc<Program>,
+    draw: Draw,
+}
+
+impl DecisionLoader for Content {
+    fn load<'a>(
+        &'a self,
+        key: &'a str,
+    ) -> Pin<Box<dyn Future<Output = LoaderResponse> + 'a + Send>> {
+        let found = match self.program.asked.get(key) {
+            Some(unit) => Ok(Arc::new(DecisionContent::Graph(unit.graph(&self.draw)))),
+            None => Err(LoaderError::NotFound(key.to_owned())),
+        };
+        Box::pin(std::future::ready(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::Time;
+
+    fn program(source: &str, runtime: &Runtime) -> Arc<Program> {
+        let rule = serde_json::json!({
+            "nodes": [
+                {"id": "i", "name": "In", "type": "inputNode"},
+                {"id": "f", "name": "Fn", "type": "functionNode", "content": source},
+            ],
+            "edges": [{"id": "e", "sourceId": "i", "targetId": "f"}],
+        });
+        let unit = Unit::load("r.json", rule.to_string().as_bytes(), runtime).expect("a good rule");
+        Arc::new(Program::new(
+            "r.json",
+            Arc::new(unit),
+            BTreeMap::new(),
+            &Limits::defaults(),
+        ))
+    }
+
+    /// Whether the second of two equal evaluations is answered with the result of the first.
+    fn remembered(source: &str) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let memo = Cache::new(10, 1_000);
+        let program = program(source, &runtime);
+        let run = |n: i64, micros: i64| {
+            let context = RuleContext {
+                time: Time(micros),
+                seed: [1; 32],
+            };
+            let input = Variable::from(serde_json::json!({"n": n}));
+            program
+                .evaluate(input, 0, context, &runtime, &memo)
+                .expect("a result")
+        };
+        let first = run(1, 1_000_000);
+        let other = run(2, 1_000_000);
+        assert!(
+            !Arc::ptr_eq(&first, &other),
+            "another input has its own result"
+        );
+        // At another time: what is a function of its input does not mind.
+        Arc::ptr_eq(&first, &run(1, 2_000_000))
+    }
+
+    #[test]
+    fn results_of_pure_evaluations_are_remembered() {
+        for source in [
+            "function handler(i) { return { a: i.n + 1 } }",
+            "function handler(i) { console.log('hello'); return { a: new Date(i.n).toISOString() } }",
+            "function handler(i, { dayjs }) { return { a: dayjs(i.n).toISOString(), b: Date.UTC(2026, 1) } }",
+            "function handler(i) { if (i.n === 2) return { a: Date.now() }; return { a: 1 } }",
+        ] {
+            assert!(remembered(source), "{source}");
+        }
+    }
+
+    #[test]
+    fn results_that_used_clock_or_randomness_are_not() {
+        for source in [
+            "function handler(i) { return { a: Date.now() } }",
+            "function handler(i) { new Date(); return { a: 1 } }",
+            "function handler(i) { Date(); return { a: 1 } }",
+            "function handler(i) { return { a: Math.random() } }",
+            "function handler(i, { moment }) { return { a: moment().valueOf() } }",
+            "const began = Date.now(); function handler(i) { return { a: began } }",
+            "function handler(i) { return { a: Math['ran' + 'dom']() } }",
+            "function handler(i) { return { toJSON() { return { a: Reflect.construct(Date, []) } } } }",
+            "const real = Math.random; Math.random = () => 4; function handler() { return { a: real() } }",
+            "function handler(i) { return { a: (0, eval)('Date.now()') } }",
+            "JSON.stringify = () => '{\"output\":1,\"log\":[0]}'; function handler(i) { return { a: Date.now() } }",
+            "globalThis.main = () => '{\"output\":1,\"log\":[0]}'; function handler(i) { return { a: Date.now() } }",
+        ] {
+            assert!(!remembered(source), "{source}");
+        }
+    }
+}
