@@ -79,11 +79,6 @@ impl Meter {
         }
     }
 
-    /// The limits.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
     /// Largest total of memories, frames and writers so far.
     pub fn peak(&self) -> u64 {
         self.peak

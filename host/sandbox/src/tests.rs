@@ -1,4 +1,8 @@
-//! Components written as text, loaded and run.
+//! Components written as text, loaded and run. `tests/guests` has real ones for what needs a language.
+
+mod admission;
+mod guest;
+mod limits;
 
 use wasmtime::Engine as Wasm;
 

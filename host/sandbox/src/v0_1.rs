@@ -1,12 +1,14 @@
 //! Version 0.1 of the interface, `wit/next`: names of the WIT on one side, the host's own types on the other.
 //!
 //! [`batch`] is what a plugin asks of its batch and what it leaves there, [`frame`] and [`writer`] are columns out of
-//! and into Arrow, [`ask`] is queries and rules, [`table`] the handles. A later version gets a module beside this one.
+//! and into Arrow, [`ask`] is queries and rules, [`state`] the plugin's memory,
+//! [`table`] the handles. A later version gets a module beside this one.
 
 mod ask;
 mod batch;
 mod convert;
 mod frame;
+mod state;
 mod table;
 mod writer;
 

@@ -257,7 +257,7 @@ impl sync::io::streams::HostInputStream for Call {
 }
 
 impl Call {
-    fn to_log(&mut self, stream: &Resource<DynOutputStream>, bytes: &[u8]) -> StreamResult<()> {
+    fn log_bytes(&mut self, stream: &Resource<DynOutputStream>, bytes: &[u8]) -> StreamResult<()> {
         self.enter_stream()?;
         self.meter.work(bytes.len() as u64).map_err(|e| StreamError::Trap(e.into()))?;
         let stream = match stream.rep() {
@@ -276,10 +276,10 @@ impl sync::io::streams::HostOutputStream for Call {
         Ok(WRITE_BYTES)
     }
     fn write(&mut self, stream: Resource<DynOutputStream>, bytes: Vec<u8>) -> StreamResult<()> {
-        self.to_log(&stream, &bytes)
+        self.log_bytes(&stream, &bytes)
     }
     fn blocking_write_and_flush(&mut self, stream: Resource<DynOutputStream>, bytes: Vec<u8>) -> StreamResult<()> {
-        self.to_log(&stream, &bytes)
+        self.log_bytes(&stream, &bytes)
     }
     fn flush(&mut self, _: Resource<DynOutputStream>) -> StreamResult<()> {
         self.enter_stream()

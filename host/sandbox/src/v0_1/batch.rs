@@ -11,7 +11,7 @@ use weir_model::port::{BatchHost, Reject};
 use weir_model::{AlarmRaise, CallError, DataError, Fault, FaultKind, Limits, Name};
 
 use super::ask::{Query, Rule};
-use super::bindings::weir::detect::batches::{Alarm, Blobs, Bounds, Field, HostBatch, HostState, RowRef};
+use super::bindings::weir::detect::batches::{Alarm, Bounds, Field, HostBatch, RowRef};
 use super::bindings::weir::detect::types::Scalar;
 use super::bindings::weir::detect::{assets, batches, log};
 use super::convert;
@@ -19,7 +19,7 @@ use super::frame::{Frame, Origin};
 use super::table::{BatchHandle, FrameHandle, Held, QueryHandle, RuleHandle, StateHandle, Table, WriterHandle, stale};
 use super::writer::{Target, Writer, too_many_bytes, too_many_rows};
 use crate::call::{Call, Scenario};
-use crate::columns::{self, render, size};
+use crate::columns::{render, size};
 use crate::limits::{Charge, exceeded};
 use crate::log::cut;
 
@@ -29,8 +29,6 @@ type Answer<T> = std::result::Result<T, CallError>;
 const RAW: usize = 64 * 1024;
 /// A reason is cut to this many bytes.
 const REASON: usize = 4 * 1024;
-/// Entries of state that are asked for at once, at most.
-const CHUNK: u64 = 1_024;
 
 /// Rows of an output that count.
 #[derive(Debug)]
@@ -38,7 +36,7 @@ pub struct Finished {
     /// The rows.
     pub rows: RecordBatch,
     /// Their memory, until the call has ended.
-    pub charge: Arc<Charge>,
+    pub _charge: Arc<Charge>,
 }
 
 /// What a plugin holds in a call, and what it has made so far.
@@ -54,7 +52,7 @@ pub struct Batch {
     rows: u64,
     bytes: u64,
     /// Memory of state that was written and of rejected rows.
-    charges: Vec<Charge>,
+    pub charges: Vec<Charge>,
 }
 
 /// What a plugin leaves.
@@ -371,127 +369,6 @@ fn alarm_size(alarm: &Alarm) -> u64 {
     let keys: usize = alarm.key.iter().map(String::len).sum();
     let fields: usize = alarm.fields.iter().map(|f| f.name.len() + value(&f.value)).sum();
     (alarm.message.len() + keys + fields + alarm.because.len() * 8) as u64
-}
-
-fn checked(blobs: Blobs) -> Answer<columns::Blobs> {
-    let blobs = columns::Blobs::from(blobs);
-    blobs.check()?;
-    Ok(blobs)
-}
-
-impl Call {
-    fn on_state(&mut self, handle: &Resource<StateHandle>) -> std::result::Result<Arc<dyn BatchHost>, Fault> {
-        self.enter()?;
-        match self.batch.table.get(handle.rep()) {
-            Some(Held::State) => self.host().cloned(),
-            _ => Err(stale()),
-        }
-    }
-
-    /// How many entries can be asked for at once, if each is as large as it may be and there is room for all. Keys of a
-    /// few bytes could otherwise bring values of gigabytes.
-    fn state_chunk(&self) -> usize {
-        let limits = self.limits();
-        let entry = limits.state_key_bytes + limits.state_value_bytes;
-        (self.meter.room() / entry.max(1)).clamp(1, CHUNK) as usize
-    }
-}
-
-impl HostState for Call {
-    fn get_many(&mut self, state: Resource<StateHandle>, keys: Blobs) -> Result<(Vec<u8>, Blobs)> {
-        let host = self.on_state(&state)?;
-        let keys = checked(keys)?;
-        self.meter.work(keys.data.len() as u64 + 64 * keys.len() as u64)?;
-        let max = self.meter.room();
-        let mut present = Vec::with_capacity(keys.len());
-        let mut values = columns::Blobs::with_capacity(keys.len(), 0);
-        let keys: Vec<&[u8]> = keys.iter().collect();
-        for some in keys.chunks(self.state_chunk()) {
-            for value in host.state_get(some)? {
-                present.push(u8::from(value.is_some()));
-                values.push(value.as_deref().unwrap_or_default(), max).map_err(|e| self.column_error(e))?;
-            }
-        }
-        self.meter.work(values.data.len() as u64)?;
-        self.arm();
-        Ok((present, values.into()))
-    }
-
-    fn put_many(
-        &mut self,
-        state: Resource<StateHandle>,
-        keys: Blobs,
-        values: Blobs,
-        ttl_seconds: Option<u64>,
-    ) -> Result<()> {
-        let host = self.on_state(&state)?;
-        let (keys, values) = (checked(keys)?, checked(values)?);
-        if keys.len() != values.len() {
-            let expected = u32::try_from(keys.len()).unwrap_or(u32::MAX);
-            return Err(CallError::from(DataError::Uneven(expected)).into());
-        }
-        // The batch holds them until it commits. A key that is put again counts again.
-        let bytes = (keys.data.len() + values.data.len() + 64 * keys.len()) as u64;
-        self.meter.work(bytes)?;
-        let charge = self.meter.hold(bytes)?;
-        self.batch.charges.push(charge);
-        let entries: Vec<(&[u8], &[u8])> = keys.iter().zip(values.iter()).collect();
-        host.state_put(&entries, ttl_seconds)?;
-        self.arm();
-        Ok(())
-    }
-
-    fn delete_many(&mut self, state: Resource<StateHandle>, keys: Blobs) -> Result<()> {
-        let host = self.on_state(&state)?;
-        let keys = checked(keys)?;
-        let bytes = (keys.data.len() + 64 * keys.len()) as u64;
-        self.meter.work(bytes)?;
-        let charge = self.meter.hold(bytes)?;
-        self.batch.charges.push(charge);
-        host.state_delete(&keys.iter().collect::<Vec<_>>())?;
-        self.arm();
-        Ok(())
-    }
-
-    fn scan(
-        &mut self,
-        state: Resource<StateHandle>,
-        prefix: Vec<u8>,
-        after: Option<Vec<u8>>,
-        limit: u32,
-    ) -> Result<(Blobs, Blobs)> {
-        let host = self.on_state(&state)?;
-        let max = self.meter.room() / 2;
-        let mut keys = columns::Blobs::with_capacity(0, 0);
-        let mut values = columns::Blobs::with_capacity(0, 0);
-        let mut after = after;
-        while keys.len() < limit as usize {
-            let ask = self.state_chunk().min(limit as usize - keys.len());
-            let some = host.state_scan(&prefix, after.as_deref(), u32::try_from(ask)?)?;
-            let mut push = || {
-                for (key, value) in &some {
-                    keys.push(key, max)?;
-                    values.push(value, max)?;
-                }
-                Ok(())
-            };
-            push().map_err(|e| self.column_error(e))?;
-            let bytes = some.iter().map(|(k, v)| k.len() + v.len() + 64);
-            self.meter.work(64 + bytes.sum::<usize>() as u64)?;
-            let ended = some.len() < ask;
-            after = some.into_iter().next_back().map(|(key, _)| key);
-            if ended {
-                break;
-            }
-        }
-        self.arm();
-        Ok((keys.into(), values.into()))
-    }
-
-    fn drop(&mut self, state: Resource<StateHandle>) -> Result<()> {
-        self.batch.table.remove(state.rep());
-        Ok(())
-    }
 }
 
 impl batches::Host for Call {}

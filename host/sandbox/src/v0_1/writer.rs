@@ -274,7 +274,7 @@ impl HostWriter for Call {
             Target::Output(index) => {
                 let name = self.scenario.description.outputs[index].name.clone();
                 let start =
-                    self.batch.finish_rows(index, Finished { rows: rows.clone(), charge: charge.clone() }, &limits)?;
+                    self.batch.finish_rows(index, Finished { rows: rows.clone(), _charge: charge.clone() }, &limits)?;
                 Origin::new(&format!("output:{name}"), start)
             }
             _ => Origin::new(&self.batch.next_source("scratch", ""), 0),
