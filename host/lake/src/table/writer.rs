@@ -300,11 +300,10 @@ fn put_plain(
     apps: &[(String, i64)],
 ) -> Result<Attempt, Fault> {
     let file = encode(schema, rows)?;
-    if let Some(file) = &file {
-        folder.write_rows(&file.name, &file.bytes)?;
-    }
+    let entry = entry(file.as_ref(), apps)?;
+    let staged = folder.stage(file.as_ref().map(|f| (f.name.as_str(), f.bytes.as_slice())), &entry)?;
     faults.pass("sink.file-written")?;
-    match folder.put_entry(version, &entry(file.as_ref(), apps)?)? {
+    match folder.put_entry(version, &staged)? {
         Put::Done(stamp) => {
             faults.pass("sink.entry-put")?;
             Ok(Attempt::Done(stamp))
