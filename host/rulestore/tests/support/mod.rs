@@ -12,9 +12,7 @@ use weir_model::port::{
     Admission, BatchHost, BatchInputs, Description, DetectFailure, Detection, Detector, Prepared, Queries, RuleAnswer,
     RuleCall, RuleContext, RuleStore, Rules, ScenarioView, StreamView,
 };
-use weir_model::{
-    CallError, DataError, Digest, Limits, Name, Problem, Ruleset, Scalar, ScenarioId, VirtualClock,
-};
+use weir_model::{CallError, DataError, Digest, Limits, Name, Problem, Ruleset, Scalar, ScenarioId, VirtualClock};
 use weir_rulestore::{FolderStore, Keep, StoreConfig};
 
 /// Refuses rulesets with a file that says BAD, as half-written those that say CUT, and fails on those that say PANIC.
