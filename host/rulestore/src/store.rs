@@ -131,9 +131,8 @@ impl FolderStore {
                 inner.signal.notify_all();
             }
         });
-        let threads: [(&str, fn(&Inner)); 2] =
-            [("rulestore-look", Inner::look_loop), ("rulestore-admit", Inner::admit_loop)];
-        for (name, body) in threads {
+        let look: fn(&Inner) = Inner::look_loop;
+        for (name, body) in [("rulestore-look", look), ("rulestore-admit", Inner::admit_loop)] {
             let inner = Arc::clone(&inner);
             std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&inner)).map_err(|e| {
                 Fault::host(FaultKind::Internal, format_args!("the thread {name} cannot be started: {e}"))

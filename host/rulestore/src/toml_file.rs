@@ -32,10 +32,7 @@ pub(crate) struct Read<T> {
 impl<T> Read<T> {
     /// Whether a problem found in the value is about a place that the value does not have from the file.
     pub(crate) fn is_about_a_hole(&self, problem: &Problem) -> bool {
-        let inside = |inner: &str, outer: &str| {
-            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        self.holes.iter().any(|hole| inside(&problem.field, hole) || inside(hole, &problem.field))
+        self.holes.iter().any(|hole| within(&problem.field, hole) || within(hole, &problem.field))
     }
 }
 
@@ -123,7 +120,7 @@ fn mend<T: DeserializeOwned>(
     let line_at = error.span();
     if let Some(field) = quoted_after(message, "missing field ") {
         let shown = dotted(&path, Some(field));
-        if !out.holes.contains(&shown) {
+        if !out.holes.iter().any(|hole| within(hole, &shown)) {
             let mut problem = Problem::new(file, format_args!("{field} is missing")).field(&shown);
             if let Some((_, _, write)) = REQUIRED.iter().find(|(name, ..)| *name == field) {
                 problem = problem.fix(format_args!("write {write}"));
@@ -150,7 +147,7 @@ fn mend<T: DeserializeOwned>(
         path.pop();
     }
     let shown = dotted(&path, None);
-    if !out.holes.iter().any(|hole| hole.starts_with(&shown)) {
+    if !out.holes.iter().any(|hole| within(hole, &shown)) {
         let span = key_span(document.get_ref(), &path).or(line_at);
         let line = span.map_or(1, |s| line_of(text.as_bytes(), s.start));
         out.problems.push(say(file, &shown, line, message));
@@ -190,7 +187,9 @@ fn say(file: &str, field: &str, line: usize, message: &str) -> Problem {
 /// error is another one.
 fn culprit<T: DeserializeOwned>(document: &Spanned<DeTable<'_>>, path: &[String], message: &str) -> Option<String> {
     let table = table_at(document.get_ref(), path)?;
-    let keys: Vec<String> = table.keys().map(|k| k.get_ref().to_string()).collect();
+    let mut keys: Vec<String> = table.keys().map(|k| k.get_ref().to_string()).collect();
+    // Without its tag a table is no table of its kind, so the tag is the culprit only when nothing else is.
+    keys.sort_by_key(|key| key == "type");
     keys.into_iter().find(|key| {
         let mut without = document.clone();
         let path: Vec<String> = path.iter().cloned().chain([key.clone()]).collect();
@@ -282,6 +281,11 @@ fn nowhere(value: DeValue<'_>) -> Spanned<DeValue<'_>> {
         other => other,
     };
     Spanned::new(NOWHERE, value)
+}
+
+/// Whether a path is another one or lies in it.
+fn within(inner: &str, outer: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 fn quoted_after<'a>(message: &'a str, before: &str) -> Option<&'a str> {
