@@ -229,6 +229,7 @@ impl Store {
             if begun.elapsed() > FLUSH_PATIENCE {
                 return Err(fjall::Error::Io(io::Error::new(io::ErrorKind::TimedOut, "the store does not flush")));
             }
+            #[expect(clippy::disallowed_methods, reason = "fjall tells nobody when it has flushed")]
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())

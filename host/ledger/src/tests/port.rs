@@ -37,7 +37,7 @@ fn a_commit_is_there_with_everything_after_it_is_opened_again() {
     let ledger = open(dir.path());
     assert_eq!(ledger.incarnation(), incarnation);
     assert_eq!(ledger.scenario(&key.scenario).expect("known"), of_scenario);
-    assert_eq!(ledger.scenarios().expect("listed"), [key.scenario.clone()]);
+    assert_eq!(ledger.scenarios().expect("listed"), std::slice::from_ref(&key.scenario));
     let head = ledger.head(&key).expect("read").expect("there");
     assert_eq!(head.digest, digest);
     assert_eq!(head.plan, first.plan);
@@ -419,7 +419,7 @@ fn a_forgotten_scenario_leaves_nothing() {
     ledger.advance(&sink(&gone, "o"), &drained(1)).expect("moved");
     ledger.begin(&plan(&gone, 2)).expect("begun");
     ledger.forget(&gone.scenario).expect("forgotten");
-    assert_eq!(ledger.scenarios().expect("read"), [stays.scenario.clone()]);
+    assert_eq!(ledger.scenarios().expect("read"), std::slice::from_ref(&stays.scenario));
     assert_eq!(ledger.head(&gone).expect("read"), None);
     assert_eq!(ledger.cursor(&sink(&gone, "o")).expect("read"), None);
     assert_eq!(ledger.sinks().expect("read").len(), 2);
