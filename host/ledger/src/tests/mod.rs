@@ -1,5 +1,6 @@
 //! Tests of the ledger as a whole, through its port. Files are named by the claim they prove.
 
+mod beside;
 mod crowd;
 mod damage;
 mod failure;
@@ -182,4 +183,9 @@ fn output(output: &str, seed: u64, rows: usize) -> Output {
 /// Everything of a space.
 fn all(reader: &dyn weir_model::port::StateReader, space: &Space) -> Result<Vec<(Vec<u8>, StateValue)>, Fault> {
     reader.scan(space, b"", None, usize::MAX)
+}
+
+/// The kind of the fault that was answered.
+fn kind<T: std::fmt::Debug>(result: Result<T, Fault>) -> weir_model::FaultKind {
+    result.expect_err("a fault").kind
 }
