@@ -18,12 +18,14 @@ impl Paths {
             .filter(|root| root.join("xtask").is_dir())
             .ok_or("the repository has moved since xtask was built: run it as `cargo xtask`")?;
         let exe = std::env::current_exe().map_err(|e| format!("cannot tell where this program is: {e}"))?;
-        // Cargo marks the top of a target folder with this file, whatever lies between it and the program.
-        let target = exe
-            .ancestors()
-            .find(|dir| dir.join("CACHEDIR.TAG").is_file())
+        // Cargo marks the top of a target folder that it made with this file, whatever lies between it and the program. One
+        // that was there before has no mark.
+        let marked = exe.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
+        let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).filter(|dir| exe.starts_with(dir));
+        let target = named
+            .or_else(|| marked.or_else(|| exe.parent()?.parent()).map(Path::to_owned))
             .ok_or_else(|| format!("{} is in no cargo target folder", exe.display()))?;
-        Ok(Self { root: root.to_owned(), target: target.to_owned() })
+        Ok(Self { root: root.to_owned(), target })
     }
 
     /// Where finished components are: `WEIR_GUESTS_DIR` of the tests.

@@ -47,11 +47,7 @@ pub struct Finding {
 }
 
 /// The runs that are damaged, by number, as far as the heads and the latest `depth` batches of each show it.
-pub(crate) fn quick(
-    pinned: &Pinned<'_>,
-    witness: &Witness,
-    depth: u64,
-) -> Result<HashMap<u64, Fault>, Fault> {
+pub(crate) fn quick(pinned: &Pinned<'_>, witness: &Witness, depth: u64) -> Result<HashMap<u64, Fault>, Fault> {
     let mut damaged = HashMap::new();
     let sinks = sinks_by_run(pinned)?;
     for (key, run) in runs(pinned)? {
@@ -69,11 +65,7 @@ pub(crate) fn quick(
 }
 
 /// Everything.
-pub(crate) fn full(
-    folder: &Folder,
-    pinned: &Pinned<'_>,
-    witness: &Witness,
-) -> Result<CheckReport, Fault> {
+pub(crate) fn full(folder: &Folder, pinned: &Pinned<'_>, witness: &Witness) -> Result<CheckReport, Fault> {
     let mut report = CheckReport::default();
     let sinks = sinks_by_run(pinned)?;
     let runs = runs(pinned)?;
@@ -114,11 +106,7 @@ fn sinks_by_run(pinned: &Pinned<'_>) -> Result<BTreeMap<RunKey, OfRun>, Fault> {
 }
 
 /// Entries of runs that have neither a name nor a mark that they are to be swept.
-fn strangers(
-    pinned: &Pinned<'_>,
-    runs: &[(RunKey, Run)],
-    report: &mut CheckReport,
-) -> Result<(), Fault> {
+fn strangers(pinned: &Pinned<'_>, runs: &[(RunKey, Run)], report: &mut CheckReport) -> Result<(), Fault> {
     let mut known: Vec<u64> = runs.iter().map(|(_, run)| run.id).collect();
     for (key, _) in pinned.scan(Ks::Meta, &keys::prefixed(&keys::all_dead()), usize::MAX)? {
         known.extend(Parts(&key[1..]).number());
@@ -154,13 +142,7 @@ struct Look<'a> {
 
 impl<'a> Look<'a> {
     fn new(pinned: &'a Pinned<'a>, key: &'a RunKey, run: &'a Run) -> Self {
-        Self {
-            pinned,
-            key,
-            run,
-            batches: 0,
-            findings: Vec::new(),
-        }
+        Self { pinned, key, run, batches: 0, findings: Vec::new() }
     }
 
     fn found(&mut self, n: impl Into<Option<u64>>, message: impl Into<String>) {
@@ -190,15 +172,11 @@ impl<'a> Look<'a> {
                 format!("the journal was cut: the sink {} has drained batch {to}, but {head} is the latest one that is kept", sink.output),
             );
         }
-        let behind =
-            keys::prefixed_after(&self.run.id.to_be_bytes(), keys::batch(self.run.id, head));
+        let behind = keys::prefixed_after(&self.run.id.to_be_bytes(), keys::batch(self.run.id, head));
         if let Some((key, _)) = self.pinned.scan(Ks::Batches, &behind, 1)?.pop() {
             let n = Parts(&key[8..]).number();
             let which = n.map_or_else(|| "a batch".to_owned(), |n| format!("batch {n}"));
-            self.found(
-                n,
-                format!("the journal was cut: {which} is kept, but the run's head is {head}"),
-            );
+            self.found(n, format!("the journal was cut: {which} is kept, but the run's head is {head}"));
         }
         Ok(())
     }
@@ -213,11 +191,7 @@ impl<'a> Look<'a> {
                 last = None;
                 continue;
             };
-            let due = if n == BatchId::FIRST.0 {
-                Some(ZERO)
-            } else {
-                last.map(|(digest, _)| digest)
-            };
+            let due = if n == BatchId::FIRST.0 { Some(ZERO) } else { last.map(|(digest, _)| digest) };
             if due.is_some_and(|due| due != batch.previous) {
                 self.found(n, format!("batch {n} does not follow the one before it"));
             }
@@ -227,17 +201,12 @@ impl<'a> Look<'a> {
             }
             let plan = batch.record()?.plan;
             if plan.id.0 != n || plan.key != *self.key {
-                self.found(
-                    n,
-                    format!("batch {n} says that it is {} of {}", plan.id, plan.key),
-                );
+                self.found(n, format!("batch {n} says that it is {} of {}", plan.id, plan.key));
             }
             if last.is_some_and(|(_, time)| time >= plan.time) {
                 self.found(n, format!("T of batch {n} is not after the one before it"));
             }
-            let indexed = self
-                .pinned
-                .get(Ks::Times, &keys::time(self.run.id, plan.time))?;
+            let indexed = self.pinned.get(Ks::Times, &keys::time(self.run.id, plan.time))?;
             if indexed.as_deref() != Some(&n.to_be_bytes()) {
                 self.found(n, format!("batch {n} is not found by its T"));
             }
@@ -255,10 +224,7 @@ impl<'a> Look<'a> {
         let indexed = count(self.pinned.range(Ks::Times, &all))?;
         let kept = self.run.head + 1 - self.run.oldest;
         if indexed != kept {
-            self.found(
-                None,
-                format!("{kept} batches are kept, {indexed} are found by T"),
-            );
+            self.found(None, format!("{kept} batches are kept, {indexed} are found by T"));
         }
         Ok(())
     }
@@ -296,9 +262,7 @@ impl<'a> Look<'a> {
         for entry in self.pinned.range(Ks::State, &all) {
             let (key, cell) = entry?;
             let mut parts = Parts(&key[8..]);
-            let space = parts
-                .space()
-                .ok_or_else(|| ledger_fault("a key of state cannot be read"))?;
+            let space = parts.space().ok_or_else(|| ledger_fault("a key of state cannot be read"))?;
             let Some(value) = codec::uncell(&cell)? else {
                 continue;
             };
@@ -315,22 +279,12 @@ impl<'a> Look<'a> {
         }
         let indexed = count(self.pinned.range(Ks::Expiry, &all))?;
         if indexed != expiring {
-            self.found(
-                None,
-                format!("{expiring} values expire, {indexed} are found by time"),
-            );
+            self.found(None, format!("{expiring} values expire, {indexed} are found by time"));
         }
-        let kept: BTreeMap<Space, (u64, u64)> = self
-            .run
-            .sizes
-            .spaces()
-            .map(|(space, keys, bytes)| (space.clone(), (keys, bytes)))
-            .collect();
+        let kept: BTreeMap<Space, (u64, u64)> =
+            self.run.sizes.spaces().map(|(space, keys, bytes)| (space.clone(), (keys, bytes))).collect();
         if self.run.base.is_none() && kept != counted {
-            self.found(
-                None,
-                format!("state has the sizes {counted:?}, kept are {kept:?}"),
-            );
+            self.found(None, format!("state has the sizes {counted:?}, kept are {kept:?}"));
         }
         Ok(())
     }
@@ -347,8 +301,7 @@ impl<'a> Look<'a> {
                     .number()
                     .ok_or_else(|| ledger_fault("the key of an output cannot be read"))?;
                 let entry: OutputEntry = codec::decode(&value, "an output")?;
-                if let Err(fault) = outputs::read(folder, self.pinned, self.run.id, sink, n, &entry)
-                {
+                if let Err(fault) = outputs::read(folder, self.pinned, self.run.id, sink, n, &entry) {
                     self.found(n, fault.message);
                 }
                 waiting += u64::from(n > state.drained_to());
@@ -356,10 +309,7 @@ impl<'a> Look<'a> {
             }
             if waiting != state.waiting {
                 let (output, kept) = (&sink.output, state.waiting);
-                self.found(
-                    None,
-                    format!("{waiting} outputs wait for the sink {output}, it counts {kept}"),
-                );
+                self.found(None, format!("{waiting} outputs wait for the sink {output}, it counts {kept}"));
             }
         }
         let all = keys::prefixed(&self.run.id.to_be_bytes());
@@ -371,8 +321,6 @@ impl<'a> Look<'a> {
     }
 }
 
-fn count(
-    mut entries: impl Iterator<Item = Result<(fjall::Slice, fjall::Slice), Fault>>,
-) -> Result<u64, Fault> {
+fn count(mut entries: impl Iterator<Item = Result<(fjall::Slice, fjall::Slice), Fault>>) -> Result<u64, Fault> {
     entries.try_fold(0, |n, entry| entry.map(|_| n + 1))
 }

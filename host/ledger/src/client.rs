@@ -24,9 +24,7 @@ impl Client {
     pub(crate) fn ask(&self, task: Task) -> Result<Reply, Fault> {
         let (reply, answer) = sync_channel(1);
         let stopped = || ledger_fault("the ledger's writer has stopped");
-        self.outbox
-            .send(Message::Job(Job { task, reply }))
-            .map_err(|_| stopped())?;
+        self.outbox.send(Message::Job(Job { task, reply })).map_err(|_| stopped())?;
         answer.recv().map_err(|_| stopped())?
     }
 }
@@ -39,9 +37,7 @@ pub(crate) struct StreamJournal {
 
 impl StreamJournal {
     fn client(&self) -> Result<Arc<Client>, Fault> {
-        self.client
-            .upgrade()
-            .ok_or_else(|| ledger_fault("the ledger was closed"))
+        self.client.upgrade().ok_or_else(|| ledger_fault("the ledger was closed"))
     }
 }
 
@@ -53,9 +49,9 @@ impl Journal for StreamJournal {
                 .scan(Ks::Streams, &keys::prefixed(&prefix), usize::MAX)?
                 .into_iter()
                 .map(|(key, value)| {
-                    let number = Parts(&key[prefix.len()..]).number().ok_or_else(|| {
-                        ledger_fault(format_args!("the journal of {} cannot be read", self.id))
-                    })?;
+                    let number = Parts(&key[prefix.len()..])
+                        .number()
+                        .ok_or_else(|| ledger_fault(format_args!("the journal of {} cannot be read", self.id)))?;
                     Ok((number, value.to_vec()))
                 })
                 .collect()

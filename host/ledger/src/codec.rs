@@ -20,15 +20,12 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, Fault> {
 
 /// The value back. `what` names it in the fault.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Fault> {
-    rmp_serde::from_slice(bytes)
-        .map_err(|e| ledger_fault(format_args!("{what} cannot be read: {e}")))
+    rmp_serde::from_slice(bytes).map_err(|e| ledger_fault(format_args!("{what} cannot be read: {e}")))
 }
 
 /// A number as a value.
 pub(crate) fn number(bytes: &[u8], what: &str) -> Result<u64, Fault> {
-    let bytes = bytes
-        .try_into()
-        .map_err(|_| ledger_fault(format_args!("{what} cannot be read: it is no number")))?;
+    let bytes = bytes.try_into().map_err(|_| ledger_fault(format_args!("{what} cannot be read: it is no number")))?;
     Ok(u64::from_be_bytes(bytes))
 }
 
@@ -75,28 +72,15 @@ struct Size {
 
 impl Sizes {
     pub(crate) fn get(&self, space: &Space) -> (u64, u64) {
-        self.0
-            .iter()
-            .find(|s| s.space == *space)
-            .map_or((0, 0), |s| (s.keys, s.bytes))
+        self.0.iter().find(|s| s.space == *space).map_or((0, 0), |s| (s.keys, s.bytes))
     }
 
     /// A value of `key` went from `old` to `new`.
-    pub(crate) fn change(
-        &mut self,
-        space: &Space,
-        key: &[u8],
-        old: Option<&StateValue>,
-        new: Option<&StateValue>,
-    ) {
+    pub(crate) fn change(&mut self, space: &Space, key: &[u8], old: Option<&StateValue>, new: Option<&StateValue>) {
         let at = match self.0.iter().position(|s| s.space == *space) {
             Some(at) => at,
             None => {
-                self.0.push(Size {
-                    space: space.clone(),
-                    keys: 0,
-                    bytes: 0,
-                });
+                self.0.push(Size { space: space.clone(), keys: 0, bytes: 0 });
                 self.0.len() - 1
             }
         };
@@ -114,10 +98,7 @@ impl Sizes {
 
     /// Spaces that have keys, with their sizes.
     pub(crate) fn spaces(&self) -> impl Iterator<Item = (&Space, u64, u64)> {
-        self.0
-            .iter()
-            .filter(|s| s.keys > 0)
-            .map(|s| (&s.space, s.keys, s.bytes))
+        self.0.iter().filter(|s| s.keys > 0).map(|s| (&s.space, s.keys, s.bytes))
     }
 }
 
@@ -181,8 +162,7 @@ impl StoredBatch {
         for digest in [&self.previous, &self.digest, &self.state] {
             out.extend_from_slice(&digest.0);
         }
-        let len = u32::try_from(sizes.len())
-            .map_err(|_| Fault::internal("a batch with more than 4 GiB of spaces"))?;
+        let len = u32::try_from(sizes.len()).map_err(|_| Fault::internal("a batch with more than 4 GiB of spaces"))?;
         out.extend_from_slice(&len.to_be_bytes());
         out.extend_from_slice(&sizes);
         out.extend_from_slice(&self.body);
@@ -203,13 +183,7 @@ impl StoredBatch {
         }
         let ([previous, digest, state], sizes, body) =
             parts(bytes).ok_or_else(|| ledger_fault("a batch cannot be read: it is too short"))?;
-        Ok(Self {
-            previous,
-            digest,
-            state,
-            sizes_before: decode(sizes, "sizes of state")?,
-            body: body.to_vec(),
-        })
+        Ok(Self { previous, digest, state, sizes_before: decode(sizes, "sizes of state")?, body: body.to_vec() })
     }
 
     /// The record with its digests.
@@ -257,16 +231,10 @@ pub(crate) fn uncell(bytes: &[u8]) -> Result<Option<StateValue>, Fault> {
     let broken = || ledger_fault("a cell of state cannot be read");
     let (tag, rest) = bytes.split_first().ok_or_else(broken)?;
     match *tag {
-        PLAIN => Ok(Some(StateValue {
-            value: rest.to_vec(),
-            expires: None,
-        })),
+        PLAIN => Ok(Some(StateValue { value: rest.to_vec(), expires: None })),
         EXPIRING => {
             let (at, value) = rest.split_first_chunk::<8>().ok_or_else(broken)?;
-            Ok(Some(StateValue {
-                value: value.to_vec(),
-                expires: Some(Time(i64::from_be_bytes(*at))),
-            }))
+            Ok(Some(StateValue { value: value.to_vec(), expires: Some(Time(i64::from_be_bytes(*at))) }))
         }
         NOTHING if rest.is_empty() => Ok(None),
         _ => Err(broken()),
@@ -292,8 +260,7 @@ pub(crate) fn unkey_list(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Fault> {
     let mut out = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() {
-        let (key, after) =
-            next(rest).ok_or_else(|| ledger_fault("the keys of a batch cannot be read"))?;
+        let (key, after) = next(rest).ok_or_else(|| ledger_fault("the keys of a batch cannot be read"))?;
         out.push(key.to_vec());
         rest = after;
     }

@@ -57,15 +57,8 @@ impl Prepared {
             }
         }
         let mut outputs_seen = BTreeSet::new();
-        if let Some(twice) = commit
-            .outputs
-            .iter()
-            .find(|o| !outputs_seen.insert(&o.output))
-        {
-            return Err(Fault::internal(format_args!(
-                "a commit has the output {} twice",
-                twice.output
-            )));
+        if let Some(twice) = commit.outputs.iter().find(|o| !outputs_seen.insert(&o.output)) {
+            return Err(Fault::internal(format_args!("a commit has the output {} twice", twice.output)));
         }
         let outputs = commit
             .outputs
@@ -102,11 +95,7 @@ impl Prepared {
                 (key, codec::cell(w.after.as_ref()))
             })
             .collect();
-        let state = Digest::of_parts(
-            cells
-                .iter()
-                .flat_map(|(key, cell)| [key.as_slice(), cell.as_slice()]),
-        );
+        let state = Digest::of_parts(cells.iter().flat_map(|(key, cell)| [key.as_slice(), cell.as_slice()]));
         Ok(Self {
             key: plan.key.clone(),
             n: plan.id.0,
@@ -115,24 +104,18 @@ impl Prepared {
             content: codec::content(&body, state),
             body,
             state,
-            writes: commit
-                .state
-                .iter()
-                .map(|w| (w.space.clone(), w.key.clone(), w.after.clone()))
-                .collect(),
+            writes: commit.state.iter().map(|w| (w.space.clone(), w.key.clone(), w.after.clone())).collect(),
             outputs,
         })
     }
 
     /// About how many bytes it writes.
     pub(crate) fn bytes(&self) -> usize {
-        let writes = self.writes.iter().map(|(_, key, value)| {
-            64 + 4 * key.len() + 2 * value.as_ref().map_or(0, |v| v.value.len())
-        });
-        let outputs = self
-            .outputs
+        let writes = self
+            .writes
             .iter()
-            .map(|o| 512 + o.payload.as_ref().map_or(0, Vec::len));
+            .map(|(_, key, value)| 64 + 4 * key.len() + 2 * value.as_ref().map_or(0, |v| v.value.len()));
+        let outputs = self.outputs.iter().map(|o| 512 + o.payload.as_ref().map_or(0, Vec::len));
         1024 + self.body.len() + writes.sum::<usize>() + outputs.sum::<usize>()
     }
 
@@ -144,24 +127,15 @@ impl Prepared {
         let (n, key) = (self.n, &self.key);
         let kept = load_batch(source, run, n)?.ok_or_else(|| {
             if n < run.oldest {
-                Fault::internal(format_args!(
-                    "batch {n} of {key} is committed again after it was dropped by retention"
-                ))
+                Fault::internal(format_args!("batch {n} of {key} is committed again after it was dropped by retention"))
             } else {
                 ledger_fault(format_args!("batch {n} of {key} is missing"))
             }
         })?;
         if codec::chained(kept.previous, self.content) != kept.digest {
-            return Err(Fault::internal(format_args!(
-                "batch {n} of {key} is committed already, with other content"
-            )));
+            return Err(Fault::internal(format_args!("batch {n} of {key} is committed already, with other content")));
         }
-        Ok(Some(Landed {
-            run: run.id,
-            birth: run.birth,
-            n,
-            digest: kept.digest,
-        }))
+        Ok(Some(Landed { run: run.id, birth: run.birth, n, digest: kept.digest }))
     }
 
     /// The same for a commit whose run may not have begun.
@@ -216,12 +190,7 @@ impl Prepared {
         run.head_time = self.time;
         run.head_digest = digest;
         staging.put(Ks::Runs, keys::run(key), codec::encode(&run)?);
-        Ok(Landed {
-            run: run.id,
-            birth: run.birth,
-            n,
-            digest,
-        })
+        Ok(Landed { run: run.id, birth: run.birth, n, digest })
     }
 
     /// Changes the cells, keeps what they held, and takes away what has expired at T. The last is as if the batch had
@@ -229,11 +198,7 @@ impl Prepared {
     /// is a function of state and T, so sizes are one too.
     fn stage_state(&self, staging: &mut Staging<'_>, run: &mut Run) -> Result<(), Fault> {
         let mut changes: BTreeMap<(&Space, &[u8]), Option<&StateValue>> = BTreeMap::new();
-        let purged = if self.failed {
-            Vec::new()
-        } else {
-            expired(staging, run.id, self.time)?
-        };
+        let purged = if self.failed { Vec::new() } else { expired(staging, run.id, self.time)? };
         for (space, key) in &purged {
             changes.insert((space, key), None);
         }
@@ -289,10 +254,7 @@ impl Prepared {
 
 /// What is known of a sink, by its key.
 pub(crate) fn load_sink(source: &impl Source, key: &[u8]) -> Result<Option<SinkState>, Fault> {
-    source
-        .get(Ks::Sinks, key)?
-        .map(|bytes| codec::decode(&bytes, "a sink"))
-        .transpose()
+    source.get(Ks::Sinks, key)?.map(|bytes| codec::decode(&bytes, "a sink")).transpose()
 }
 
 /// Makes sure that the ledger knows the scenario.
@@ -318,11 +280,7 @@ fn begin_run(staging: &mut Staging<'_>, key: &RunKey) -> Result<Run, Fault> {
         Some(bytes) => codec::number(&bytes, "the number of the next run")?,
         None => 1,
     };
-    staging.put(
-        Ks::Meta,
-        keys::NEXT_RUN.to_vec(),
-        (id + 1).to_be_bytes().as_slice(),
-    );
+    staging.put(Ks::Meta, keys::NEXT_RUN.to_vec(), (id + 1).to_be_bytes().as_slice());
     let live = match key.run {
         weir_model::RunId::Live => None,
         _ => load_run(staging, &RunKey::live(key.scenario.clone()))?,
@@ -334,13 +292,8 @@ fn begin_run(staging: &mut Staging<'_>, key: &RunKey) -> Result<Run, Fault> {
         head_time: Time(i64::MIN),
         head_digest: ZERO,
         oldest: BatchId::FIRST.0,
-        sizes: live
-            .as_ref()
-            .map_or_else(Sizes::default, |l| l.sizes.clone()),
-        base: live.map(|l| Base {
-            run: l.id,
-            before: l.head + 1,
-        }),
+        sizes: live.as_ref().map_or_else(Sizes::default, |l| l.sizes.clone()),
+        base: live.map(|l| Base { run: l.id, before: l.head + 1 }),
     })
 }
 

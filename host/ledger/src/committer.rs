@@ -74,12 +74,7 @@ pub(crate) fn run(core: Arc<Core>, inbox: Receiver<Message>) {
                 Err(_) => break,
             }
         }
-        Group {
-            core: &core,
-            jobs: group,
-            bytes: bytes as u64,
-        }
-        .write();
+        Group { core: &core, jobs: group, bytes: bytes as u64 }.write();
     }
 }
 
@@ -175,27 +170,19 @@ impl Group<'_> {
         let counters = &core.counters;
         counters.groups.fetch_add(1, Relaxed);
         counters.commits.fetch_add(commits.len() as u64, Relaxed);
-        counters
-            .largest_group
-            .fetch_max(self.jobs.len() as u64, Relaxed);
+        counters.largest_group.fetch_max(self.jobs.len() as u64, Relaxed);
         self.answer(answers);
         Ok(())
     }
 
     #[cfg(not(test))]
-    fn sabotaged(
-        &self,
-        write: impl FnOnce() -> Result<(), fjall::Error>,
-    ) -> Result<(), fjall::Error> {
+    fn sabotaged(&self, write: impl FnOnce() -> Result<(), fjall::Error>) -> Result<(), fjall::Error> {
         write()
     }
 
     /// A test can make a write fail before or after it has happened.
     #[cfg(test)]
-    fn sabotaged(
-        &self,
-        write: impl FnOnce() -> Result<(), fjall::Error>,
-    ) -> Result<(), fjall::Error> {
+    fn sabotaged(&self, write: impl FnOnce() -> Result<(), fjall::Error>) -> Result<(), fjall::Error> {
         self.core.sabotage.around(write)
     }
 

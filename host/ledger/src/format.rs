@@ -104,13 +104,8 @@ impl Folder {
     /// Takes the folder for this process. The lock lasts as long as the file is open.
     pub(crate) fn lock(&self) -> Result<File, Fault> {
         let at = |e| io_fault("cannot lock the ledger", &e);
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.lock_file())
-            .map_err(at)?;
+        let mut file =
+            File::options().read(true).write(true).create(true).truncate(false).open(self.lock_file()).map_err(at)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -118,15 +113,9 @@ impl Folder {
                 // The text is only for the message; a lock without a readable owner is still a lock.
                 let _ = file.read_to_string(&mut holder);
                 let holder = holder.trim();
-                let who = if holder.is_empty() {
-                    String::new()
-                } else {
-                    format!(" (process {holder})")
-                };
-                return Err(
-                    ledger_fault(format_args!("another host holds the data folder{who}"))
-                        .fix("stop it, or give this host a data folder of its own"),
-                );
+                let who = if holder.is_empty() { String::new() } else { format!(" (process {holder})") };
+                return Err(ledger_fault(format_args!("another host holds the data folder{who}"))
+                    .fix("stop it, or give this host a data folder of its own"));
             }
             Err(TryLockError::Error(e)) => return Err(at(e)),
         }
@@ -152,12 +141,10 @@ impl Folder {
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 if self.store().exists() {
-                    return Err(
-                        Fault::host(FaultKind::Ledger, "the ledger's FORMAT file is gone")
-                            .file("ledger/FORMAT")
-                            .retry(Retry::Never)
-                            .fix("restore the data folder from a backup"),
-                    );
+                    return Err(Fault::host(FaultKind::Ledger, "the ledger's FORMAT file is gone")
+                        .file("ledger/FORMAT")
+                        .retry(Retry::Never)
+                        .fix("restore the data folder from a backup"));
                 }
                 write_synced(&self.format(), FORMAT.as_bytes()).map_err(at)?;
             }

@@ -52,8 +52,7 @@ fn type_of(table: &str, major: u32, minor: u32) -> Option<String> {
     let device = format!("{major}:{minor}");
     table.lines().find_map(|line| {
         let (mount, source) = line.split_once(" - ")?;
-        (mount.split(' ').nth(2)? == device)
-            .then(|| source.split(' ').next().unwrap_or_default().to_owned())
+        (mount.split(' ').nth(2)? == device).then(|| source.split(' ').next().unwrap_or_default().to_owned())
     })
 }
 
@@ -107,11 +106,7 @@ mod tests {
             (0x6969, Some("nfs4"), "NFS"),
             (0xff53_4d42, Some("cifs"), "CIFS"),
             (0xfe53_4d42, None, "SMB2"),
-            (
-                0x6573_5546,
-                Some("fuse.sshfs"),
-                "the FUSE file system fuse.sshfs",
-            ),
+            (0x6573_5546, Some("fuse.sshfs"), "the FUSE file system fuse.sshfs"),
             (0x6573_5546, None, "a FUSE file system"),
         ] {
             assert_eq!(refused(magic, name).as_deref(), Some(what));

@@ -258,22 +258,14 @@ impl<'a> Parts<'a> {
         Some(ScenarioId::new(self.name()?, self.name()?))
     }
     pub(crate) fn run(&mut self) -> Option<RunKey> {
-        Some(RunKey {
-            scenario: self.scenario()?,
-            run: self.text()?.parse().ok()?,
-        })
+        Some(RunKey { scenario: self.scenario()?, run: self.text()?.parse().ok()? })
     }
     pub(crate) fn sink(&mut self) -> Option<SinkId> {
-        Some(SinkId {
-            key: self.run()?,
-            output: self.name()?,
-        })
+        Some(SinkId { key: self.run()?, output: self.name()? })
     }
     pub(crate) fn space(&mut self) -> Option<Space> {
         match self.byte()? {
-            1 => Some(Space::Plugin(u32::from_be_bytes(
-                self.take(4)?.try_into().ok()?,
-            ))),
+            1 => Some(Space::Plugin(u32::from_be_bytes(self.take(4)?.try_into().ok()?))),
             2 => Some(Space::Alarms),
             _ => None,
         }
@@ -300,15 +292,10 @@ mod tests {
 
     #[test]
     fn before_keys_sort_as_the_state_keys_do() {
-        let keys: [&[u8]; 9] = [
-            b"", b"\0", b"\0\0", b"\0\x01", b"\0\xff", b"\x01", b"a", b"a\0", b"ab",
-        ];
+        let keys: [&[u8]; 9] = [b"", b"\0", b"\0\0", b"\0\x01", b"\0\xff", b"\x01", b"a", b"a\0", b"ab"];
         for (low, high) in keys.iter().zip(&keys[1..]) {
             assert!(low < high);
-            let (low, high) = (
-                before(1, &Space::Alarms, low, u64::MAX),
-                before(1, &Space::Alarms, high, 0),
-            );
+            let (low, high) = (before(1, &Space::Alarms, low, u64::MAX), before(1, &Space::Alarms, high, 0));
             assert!(low < high, "{low:?} {high:?}");
         }
         for key in keys {
@@ -342,10 +329,7 @@ mod tests {
         let key = |t: &str, s: &str| scenario(&format!("{t}/{s}").parse().expect("a scenario"));
         assert_ne!(key("ab", "c"), key("a", "bc"));
         let id: SinkId = SinkId {
-            key: RunKey {
-                scenario: "t/s".parse().expect("a scenario"),
-                run: "side:x".parse().expect("a run"),
-            },
+            key: RunKey { scenario: "t/s".parse().expect("a scenario"), run: "side:x".parse().expect("a run") },
             output: "o".parse().expect("a name"),
         };
         assert_eq!(Parts(&sink(&id)).sink(), Some(id));

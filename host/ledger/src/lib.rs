@@ -38,8 +38,7 @@ use weir_model::batch::{BatchRecord, Commit, PendingOutput, SinkCursor, Space};
 use weir_model::port::{Journal, Ledger, StateReader};
 use weir_model::stream::{BronzeCursor, StreamMeta};
 use weir_model::{
-    BatchId, Digest, Fault, FaultPoints, Incarnation, Plan, RunKey, ScenarioId, SinkId, Stage,
-    StreamId, Time,
+    BatchId, Digest, Fault, FaultPoints, Incarnation, Plan, RunKey, ScenarioId, SinkId, Stage, StreamId, Time,
 };
 
 pub use check::{CheckReport, Finding};
@@ -68,9 +67,7 @@ pub struct FjallLedger {
 
 impl fmt::Debug for FjallLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FjallLedger")
-            .field("dir", &self.client.core.folder.path())
-            .finish_non_exhaustive()
+        f.debug_struct("FjallLedger").field("dir", &self.client.core.folder.path()).finish_non_exhaustive()
     }
 }
 
@@ -80,13 +77,8 @@ impl FjallLedger {
     /// Refuses a folder that another process holds, a network file system, and a format it does not know, before anything
     /// there is touched. Damage to single runs does not keep it from opening: every call for such a run answers the
     /// fault, and [`FjallLedger::check`] tells everything.
-    pub fn open(
-        dir: &Path,
-        config: LedgerConfig,
-        faults: Arc<dyn FaultPoints>,
-    ) -> Result<Arc<Self>, Fault> {
-        std::fs::create_dir_all(dir)
-            .map_err(|e| store::io_fault("the ledger's folder cannot be made", &e))?;
+    pub fn open(dir: &Path, config: LedgerConfig, faults: Arc<dyn FaultPoints>) -> Result<Arc<Self>, Fault> {
+        std::fs::create_dir_all(dir).map_err(|e| store::io_fault("the ledger's folder cannot be made", &e))?;
         fsguard::check(dir)?;
         let core = Arc::new(Core::open(Folder::new(dir), config, faults)?);
         core.read(|pinned| outputs::sweep(&core.folder, pinned))?;
@@ -98,10 +90,7 @@ impl FjallLedger {
                 move || committer::run(core, inbox)
             })
             .map_err(|e| ledger_fault(format_args!("the ledger's writer cannot start: {e}")))?;
-        Ok(Arc::new(Self {
-            client: Arc::new(Client { core, outbox }),
-            writer: Mutex::new(Some(writer)),
-        }))
+        Ok(Arc::new(Self { client: Arc::new(Client { core, outbox }), writer: Mutex::new(Some(writer)) }))
     }
 
     /// What the writer has done since the ledger was opened.
@@ -125,12 +114,7 @@ impl FjallLedger {
     }
 
     fn put(&self, key: Vec<u8>, value: Vec<u8>, durable: bool) -> Result<(), Fault> {
-        let task = Task::Put {
-            ks: Ks::Streams,
-            key,
-            value: value.into(),
-            durable,
-        };
+        let task = Task::Put { ks: Ks::Streams, key, value: value.into(), durable };
         self.ask(task).map(drop)
     }
 }
@@ -139,11 +123,7 @@ impl Drop for FjallLedger {
     fn drop(&mut self) {
         // The writer may have died; then there is nobody to stop.
         let _ = self.client.outbox.send(Message::Stop);
-        let writer = self
-            .writer
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(_)) = writer.map(JoinHandle::join) {
             tracing::error!("the ledger's writer had panicked");
         }
@@ -159,16 +139,11 @@ impl Ledger for FjallLedger {
     }
 
     fn scenario(&self, id: &ScenarioId) -> Result<Incarnation, Fault> {
-        let known = self
-            .core()
-            .read(|pinned| pinned.get(Ks::Meta, &keys::scenario(id)))?;
+        let known = self.core().read(|pinned| pinned.get(Ks::Meta, &keys::scenario(id)))?;
         if let Some(text) = known {
             return Ok(Incarnation(String::from_utf8_lossy(&text).into_owned()));
         }
-        let task = Task::Scenario {
-            id: id.clone(),
-            fresh: store::fresh_incarnation(),
-        };
+        let task = Task::Scenario { id: id.clone(), fresh: store::fresh_incarnation() };
         match self.ask(task)? {
             Reply::Incarnation(incarnation) => Ok(incarnation),
             other => Err(unexpected(&other)),
@@ -253,12 +228,7 @@ impl Ledger for FjallLedger {
         })
     }
 
-    fn records(
-        &self,
-        key: &RunKey,
-        after: Option<BatchId>,
-        limit: usize,
-    ) -> Result<Vec<BatchRecord>, Fault> {
+    fn records(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault> {
         self.core().read(|pinned| {
             let Some(run) = load_run(pinned, key)? else {
                 return Ok(Vec::new());
@@ -281,15 +251,12 @@ impl Ledger for FjallLedger {
 
     fn state(&self, key: &RunKey) -> Result<Box<dyn StateReader>, Fault> {
         let core = Arc::downgrade(self.core());
-        self.core()
-            .read(|pinned| Ok(Box::new(View::at_head(core, pinned, key)?) as Box<dyn StateReader>))
+        self.core().read(|pinned| Ok(Box::new(View::at_head(core, pinned, key)?) as Box<dyn StateReader>))
     }
 
     fn state_before(&self, key: &RunKey, id: BatchId) -> Result<Box<dyn StateReader>, Fault> {
         let core = Arc::downgrade(self.core());
-        self.core().read(|pinned| {
-            Ok(Box::new(View::before(core, pinned, key, id)?) as Box<dyn StateReader>)
-        })
+        self.core().read(|pinned| Ok(Box::new(View::before(core, pinned, key, id)?) as Box<dyn StateReader>))
     }
 
     fn alarms(&self, id: &ScenarioId) -> Result<Vec<AlarmState>, Fault> {
@@ -300,9 +267,10 @@ impl Ledger for FjallLedger {
         loop {
             let page = state.scan(&Space::Alarms, &[], after.as_deref(), PAGE)?;
             for (_, value) in &page {
-                out.push(serde_json::from_slice(&value.value).map_err(|e| {
-                    ledger_fault(format_args!("an alarm of {id} cannot be read: {e}"))
-                })?);
+                out.push(
+                    serde_json::from_slice(&value.value)
+                        .map_err(|e| ledger_fault(format_args!("an alarm of {id} cannot be read: {e}")))?,
+                );
             }
             match page.into_iter().nth(PAGE - 1) {
                 Some((key, _)) => after = Some(key),
@@ -311,12 +279,7 @@ impl Ledger for FjallLedger {
         }
     }
 
-    fn outputs(
-        &self,
-        sink: &SinkId,
-        after: Option<BatchId>,
-        max_bytes: usize,
-    ) -> Result<Vec<PendingOutput>, Fault> {
+    fn outputs(&self, sink: &SinkId, after: Option<BatchId>, max_bytes: usize) -> Result<Vec<PendingOutput>, Fault> {
         let core = self.core();
         core.read(|pinned| {
             let Some(run) = load_run(pinned, &sink.key)? else {
@@ -332,11 +295,9 @@ impl Ledger for FjallLedger {
                 if !out.is_empty() && bytes > max_bytes as u64 {
                     break;
                 }
-                let n = Parts(&key[prefix.len()..]).number().ok_or_else(|| {
-                    ledger_fault(format_args!(
-                        "the key of an output of {sink} cannot be read"
-                    ))
-                })?;
+                let n = Parts(&key[prefix.len()..])
+                    .number()
+                    .ok_or_else(|| ledger_fault(format_args!("the key of an output of {sink} cannot be read")))?;
                 out.push(PendingOutput {
                     batch: BatchId(n),
                     rows: outputs::read(&core.folder, pinned, run.id, sink, n, &entry)?,
@@ -357,27 +318,18 @@ impl Ledger for FjallLedger {
     }
 
     fn advance(&self, sink: &SinkId, cursor: &SinkCursor) -> Result<(), Fault> {
-        let task = Task::Advance {
-            sink: sink.clone(),
-            cursor: cursor.clone(),
-        };
+        let task = Task::Advance { sink: sink.clone(), cursor: cursor.clone() };
         self.ask(task).map(drop)
     }
 
     fn sinks(&self) -> Result<Vec<(SinkId, Option<SinkCursor>, u64)>, Fault> {
         let sinks = self.core().read(retain::sinks)?;
-        Ok(sinks
-            .into_iter()
-            .map(|(sink, state)| (sink, state.cursor, state.waiting))
-            .collect())
+        Ok(sinks.into_iter().map(|(sink, state)| (sink, state.cursor, state.waiting)).collect())
     }
 
     fn stream(&self, id: &StreamId) -> Result<Option<StreamMeta>, Fault> {
         self.core().read(|pinned| {
-            pinned
-                .get(Ks::Streams, &keys::stream_meta(id))?
-                .map(|bytes| codec::decode(&bytes, "a stream"))
-                .transpose()
+            pinned.get(Ks::Streams, &keys::stream_meta(id))?.map(|bytes| codec::decode(&bytes, "a stream")).transpose()
         })
     }
 
@@ -389,10 +341,7 @@ impl Ledger for FjallLedger {
         self.core().read(|pinned| {
             pinned
                 .get(Ks::Streams, &keys::stream_bronze(id))?
-                .map_or_else(
-                    || Ok(BronzeCursor::default()),
-                    |bytes| codec::decode(&bytes, "a bronze cursor"),
-                )
+                .map_or_else(|| Ok(BronzeCursor::default()), |bytes| codec::decode(&bytes, "a bronze cursor"))
         })
     }
 
@@ -401,10 +350,7 @@ impl Ledger for FjallLedger {
     }
 
     fn journal(&self, id: &StreamId) -> Arc<dyn Journal> {
-        Arc::new(StreamJournal {
-            client: Arc::downgrade(&self.client),
-            id: id.clone(),
-        })
+        Arc::new(StreamJournal { client: Arc::downgrade(&self.client), id: id.clone() })
     }
 
     fn retain(&self, horizon: Time) -> Result<(), Fault> {

@@ -33,12 +33,8 @@ pub(crate) fn prepare(
     plan: &Plan,
     output: &Output,
 ) -> Result<PreparedOutput, Fault> {
-    let bytes = encode(&output.rows).map_err(|e| {
-        Fault::internal(format_args!(
-            "rows of output {} have no encoding: {e}",
-            output.output
-        ))
-    })?;
+    let bytes = encode(&output.rows)
+        .map_err(|e| Fault::internal(format_args!("rows of output {} have no encoding: {e}", output.output)))?;
     let digest = Digest::of(&bytes);
     let mut entry = OutputEntry {
         table: output.table.clone(),
@@ -53,25 +49,14 @@ pub(crate) fn prepare(
     let payload = if bytes.len() > spill_bytes {
         // Run and content are in the name, so that no two batches ever share a file.
         let run = Digest::of(plan.key.to_string().as_bytes());
-        let name = format!(
-            "{}-{}-{}-{}.arrow",
-            run.short(),
-            plan.id,
-            output.output,
-            digest.short()
-        );
-        write_synced(&folder.outputs().join(&name), &bytes)
-            .map_err(|e| io_fault("an output cannot be written", &e))?;
+        let name = format!("{}-{}-{}-{}.arrow", run.short(), plan.id, output.output, digest.short());
+        write_synced(&folder.outputs().join(&name), &bytes).map_err(|e| io_fault("an output cannot be written", &e))?;
         entry.file = Some(name);
         None
     } else {
         Some(bytes)
     };
-    Ok(PreparedOutput {
-        output: output.output.clone(),
-        entry,
-        payload,
-    })
+    Ok(PreparedOutput { output: output.output.clone(), entry, payload })
 }
 
 /// The rows of an output, after a look whether its bytes are those that were committed.
@@ -85,18 +70,16 @@ pub(crate) fn read(
 ) -> Result<RecordBatch, Fault> {
     let of = || format!("the output of batch {n} for {sink}");
     let bytes: Vec<u8> = match &entry.file {
-        Some(name) => std::fs::read(folder.outputs().join(name))
-            .map_err(|e| io_fault(&format!("{} cannot be read", of()), &e))?,
+        Some(name) => {
+            std::fs::read(folder.outputs().join(name)).map_err(|e| io_fault(&format!("{} cannot be read", of()), &e))?
+        }
         None => pinned
             .get(Ks::Payloads, &keys::output(run, &sink.output, n))?
             .ok_or_else(|| ledger_fault(format_args!("{} is missing", of())))?
             .to_vec(),
     };
     if Digest::of(&bytes) != entry.digest {
-        return Err(ledger_fault(format_args!(
-            "{} is not what was committed: its digest differs",
-            of()
-        )));
+        return Err(ledger_fault(format_args!("{} is not what was committed: its digest differs", of())));
     }
     decode(bytes).map_err(|e| ledger_fault(format_args!("{} cannot be decoded: {e}", of())))
 }
@@ -119,10 +102,7 @@ pub(crate) fn sweep(folder: &Folder, pinned: &Pinned<'_>) -> Result<u64, Fault> 
     }
     let mut removed = 0;
     for entry in found {
-        let is_named = entry
-            .file_name()
-            .to_str()
-            .is_some_and(|n| named.contains(n));
+        let is_named = entry.file_name().to_str().is_some_and(|n| named.contains(n));
         if !is_named {
             std::fs::remove_file(entry.path()).map_err(at)?;
             removed += 1;
@@ -139,8 +119,7 @@ pub(crate) fn remove_file(folder: &Folder, name: &str) {
 }
 
 fn encode(rows: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
-    let options =
-        IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME))?;
+    let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME))?;
     let mut writer = StreamWriter::try_new_with_options(Vec::new(), &rows.schema(), options)?;
     writer.write(rows)?;
     writer.into_inner()
@@ -149,19 +128,13 @@ fn encode(rows: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
 fn decode(bytes: Vec<u8>) -> Result<RecordBatch, ArrowError> {
     let mut reader = StreamReader::try_new(Cursor::new(bytes), None)?;
     let schema = reader.schema();
-    reader
-        .next()
-        .unwrap_or_else(|| Ok(RecordBatch::new_empty(schema)))
+    reader.next().unwrap_or_else(|| Ok(RecordBatch::new_empty(schema)))
 }
 
 fn memory(rows: &RecordBatch) -> u64 {
     // A slice shares the buffers of what it was cut from: only its own part counts.
     rows.columns()
         .iter()
-        .map(|c| {
-            c.to_data()
-                .get_slice_memory_size()
-                .unwrap_or_else(|_| c.get_array_memory_size()) as u64
-        })
+        .map(|c| c.to_data().get_slice_memory_size().unwrap_or_else(|_| c.get_array_memory_size()) as u64)
         .sum()
 }

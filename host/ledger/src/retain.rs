@@ -33,10 +33,7 @@ impl Client {
                 .collect::<Result<Vec<_>, Fault>>()?;
             let mut of_runs: BTreeMap<RunKey, Vec<_>> = BTreeMap::new();
             for (sink, state) in sinks(pinned)? {
-                of_runs
-                    .entry(sink.key)
-                    .or_default()
-                    .push((sink.output, state));
+                of_runs.entry(sink.key).or_default().push((sink.output, state));
             }
             Ok((runs, of_runs))
         })?;
@@ -48,11 +45,7 @@ impl Client {
             }
             let mut oldest = run.oldest;
             while oldest < *limit {
-                let task = Task::Drop {
-                    key: key.clone(),
-                    run: run.id,
-                    below: *limit,
-                };
+                let task = Task::Drop { key: key.clone(), run: run.id, below: *limit };
                 oldest = match self.ask(task)? {
                     Reply::Oldest(oldest) => oldest,
                     other => return Err(unexpected(&other)),
@@ -70,9 +63,7 @@ impl Client {
             std::ops::Bound::Excluded(keys::output(run, output, below)),
         );
         loop {
-            let page = self
-                .core
-                .read(|pinned| pinned.scan(Ks::Outputs, &range, REMOVE_LIMIT / 2))?;
+            let page = self.core.read(|pinned| pinned.scan(Ks::Outputs, &range, REMOVE_LIMIT / 2))?;
             if page.is_empty() {
                 return Ok(());
             }
@@ -101,14 +92,9 @@ impl Client {
     /// lie among it.
     pub(crate) fn sweep_forgotten(&self) -> Result<(), Fault> {
         let all = keys::prefixed(&keys::all_dead());
-        for (marker, _) in self
-            .core
-            .read(|pinned| pinned.scan(Ks::Meta, &all, usize::MAX))?
-        {
+        for (marker, _) in self.core.read(|pinned| pinned.scan(Ks::Meta, &all, usize::MAX))? {
             let mut parts = Parts(&marker[1..]);
-            let run = parts
-                .number()
-                .ok_or_else(|| ledger_fault("a forgotten run cannot be read"))?;
+            let run = parts.number().ok_or_else(|| ledger_fault("a forgotten run cannot be read"))?;
             for ks in Ks::OF_RUNS {
                 self.sweep_keyspace(ks, run)?;
             }
@@ -120,9 +106,7 @@ impl Client {
     fn sweep_keyspace(&self, ks: Ks, run: u64) -> Result<(), Fault> {
         let range = keys::prefixed(&run.to_be_bytes());
         loop {
-            let page = self
-                .core
-                .read(|pinned| pinned.scan(ks, &range, REMOVE_LIMIT))?;
+            let page = self.core.read(|pinned| pinned.scan(ks, &range, REMOVE_LIMIT))?;
             if page.is_empty() {
                 return Ok(());
             }
@@ -139,10 +123,7 @@ impl Client {
 /// The first batch that is kept: the first one with T at or after `horizon`, and never one behind the head.
 fn first_kept(pinned: &Pinned<'_>, run: &Run, horizon: Time) -> Result<u64, Fault> {
     let from = keys::time(run.id, horizon);
-    let range = (
-        std::ops::Bound::Included(from),
-        keys::prefixed(&run.id.to_be_bytes()).1,
-    );
+    let range = (std::ops::Bound::Included(from), keys::prefixed(&run.id.to_be_bytes()).1);
     match pinned.scan(Ks::Times, &range, 1)?.pop() {
         Some((_, n)) => codec::number(&n, "the number of a batch").map(|n| n.min(run.head)),
         None => Ok(run.head),
@@ -155,9 +136,7 @@ pub(crate) fn runs(pinned: &Pinned<'_>) -> Result<Vec<(RunKey, Run)>, Fault> {
         .range(Ks::Runs, &keys::ALL)
         .map(|entry| {
             let (key, value) = entry?;
-            let key = Parts(&key)
-                .run()
-                .ok_or_else(|| ledger_fault("the key of a run cannot be read"))?;
+            let key = Parts(&key).run().ok_or_else(|| ledger_fault("the key of a run cannot be read"))?;
             Ok((key, codec::decode(&value, "a run")?))
         })
         .collect()
@@ -169,9 +148,7 @@ pub(crate) fn sinks(pinned: &Pinned<'_>) -> Result<Vec<(SinkId, SinkState)>, Fau
         .range(Ks::Sinks, &keys::ALL)
         .map(|entry| {
             let (key, value) = entry?;
-            let sink = Parts(&key)
-                .sink()
-                .ok_or_else(|| ledger_fault("the key of a sink cannot be read"))?;
+            let sink = Parts(&key).sink().ok_or_else(|| ledger_fault("the key of a sink cannot be read"))?;
             Ok((sink, codec::decode(&value, "a sink")?))
         })
         .collect()

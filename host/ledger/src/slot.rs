@@ -42,11 +42,7 @@ pub(crate) struct Counters {
 
 impl Core {
     /// Opens a ledger's folder: see [`crate::FjallLedger::open`].
-    pub(crate) fn open(
-        folder: Folder,
-        config: LedgerConfig,
-        faults: Arc<dyn FaultPoints>,
-    ) -> Result<Self, Fault> {
+    pub(crate) fn open(folder: Folder, config: LedgerConfig, faults: Arc<dyn FaultPoints>) -> Result<Self, Fault> {
         let lock = folder.lock()?;
         folder.prepare()?;
         let mut store = open_store(&folder, &config, 1)?;
@@ -68,10 +64,7 @@ impl Core {
     }
 
     /// Uses the open store; opens it first when it is closed. Must not be called inside of `f`.
-    pub(crate) fn with_store<T, E: From<Fault>>(
-        &self,
-        f: impl FnOnce(&Store) -> Result<T, E>,
-    ) -> Result<T, E> {
+    pub(crate) fn with_store<T, E: From<Fault>>(&self, f: impl FnOnce(&Store) -> Result<T, E>) -> Result<T, E> {
         loop {
             if let Some(store) = &*self.slot.read().unwrap_or_else(PoisonError::into_inner) {
                 return f(store);
@@ -93,10 +86,7 @@ impl Core {
     }
 
     /// Reads what is durable, at one moment.
-    pub(crate) fn read<T>(
-        &self,
-        f: impl FnOnce(&Pinned<'_>) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+    pub(crate) fn read<T>(&self, f: impl FnOnce(&Pinned<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
         self.with_store(|store| f(&store.published()))
     }
 
@@ -119,9 +109,7 @@ impl Core {
 fn open_store(folder: &Folder, config: &LedgerConfig, generation: u64) -> Result<Store, Fault> {
     Store::open(&folder.store(), config, generation).map_err(|e| match e {
         fjall::Error::Locked => ledger_fault("another host holds the data folder"),
-        e @ (fjall::Error::JournalRecovery(_)
-        | fjall::Error::Unrecoverable
-        | fjall::Error::InvalidVersion(_)) => {
+        e @ (fjall::Error::JournalRecovery(_) | fjall::Error::Unrecoverable | fjall::Error::InvalidVersion(_)) => {
             ledger_fault(format_args!("the store is damaged: {e:?}"))
                 .retry(Retry::Never)
                 .fix("restore the data folder from a backup")

@@ -22,11 +22,7 @@ pub(crate) struct Staging<'a> {
 
 impl<'a> Staging<'a> {
     pub(crate) fn new(store: &'a Store) -> Self {
-        Self {
-            store,
-            group: Writes::new(),
-            change: Writes::new(),
-        }
+        Self { store, group: Writes::new(), change: Writes::new() }
     }
 
     pub(crate) fn put(&mut self, ks: Ks, key: Vec<u8>, value: impl Into<Slice>) {

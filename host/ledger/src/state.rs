@@ -26,15 +26,8 @@ pub(crate) fn load_run(source: &impl Source, key: &RunKey) -> Result<Option<Run>
 }
 
 /// One batch of a run.
-pub(crate) fn load_batch(
-    source: &impl Source,
-    run: &Run,
-    n: u64,
-) -> Result<Option<StoredBatch>, Fault> {
-    source
-        .get(Ks::Batches, &keys::batch(run.id, n))?
-        .map(|bytes| StoredBatch::decode(&bytes))
-        .transpose()
+pub(crate) fn load_batch(source: &impl Source, run: &Run, n: u64) -> Result<Option<StoredBatch>, Fault> {
+    source.get(Ks::Batches, &keys::batch(run.id, n))?.map(|bytes| StoredBatch::decode(&bytes)).transpose()
 }
 
 /// The cells of one run, as they were before its batch `before`.
@@ -52,12 +45,7 @@ pub(crate) struct Layer {
 
 impl Layer {
     fn at_head(key: &RunKey, run: &Run) -> Self {
-        Self {
-            key: key.clone(),
-            run: run.id,
-            before: run.head + 1,
-            past: false,
-        }
+        Self { key: key.clone(), run: run.id, before: run.head + 1, past: false }
     }
 
     fn at(key: &RunKey, run: &Run, before: u64) -> Result<Self, Fault> {
@@ -65,15 +53,13 @@ impl Layer {
             let (oldest, head) = (run.oldest, run.head);
             return Err(Fault::host(
                 FaultKind::NotReplayable,
-                format_args!("the state of {key} before batch {before} is not kept: the ledger has batches {oldest} to {head}"),
+                format_args!(
+                    "the state of {key} before batch {before} is not kept: the ledger has batches {oldest} to {head}"
+                ),
             )
             .retry(weir_model::Retry::Never));
         }
-        Ok(Self {
-            past: before <= run.head,
-            before,
-            ..Self::at_head(key, run)
-        })
+        Ok(Self { past: before <= run.head, before, ..Self::at_head(key, run) })
     }
 }
 
@@ -89,35 +75,22 @@ impl Layers {
         Ok(Self(layers))
     }
 
-    fn base(
-        source: &impl Source,
-        key: &RunKey,
-        base: Option<Base>,
-    ) -> Result<Option<Layer>, Fault> {
+    fn base(source: &impl Source, key: &RunKey, base: Option<Base>) -> Result<Option<Layer>, Fault> {
         let Some(base) = base else { return Ok(None) };
         let live = RunKey::live(key.scenario.clone());
         match load_run(source, &live)? {
             Some(run) if run.id == base.run => Layer::at(&live, &run, base.before).map(Some),
-            _ => Err(ledger_fault(format_args!(
-                "{key} forked from a run that is gone"
-            ))),
+            _ => Err(ledger_fault(format_args!("{key} forked from a run that is gone"))),
         }
     }
 
     /// One value.
-    pub(crate) fn get(
-        &self,
-        source: &impl Source,
-        space: &Space,
-        key: &[u8],
-    ) -> Result<Option<StateValue>, Fault> {
+    pub(crate) fn get(&self, source: &impl Source, space: &Space, key: &[u8]) -> Result<Option<StateValue>, Fault> {
         for layer in &self.0 {
             if layer.past {
                 let from = keys::before(layer.run, space, key, layer.before);
-                let range = (
-                    std::ops::Bound::Included(from),
-                    keys::prefixed(&keys::before_key(layer.run, space, key)).1,
-                );
+                let range =
+                    (std::ops::Bound::Included(from), keys::prefixed(&keys::before_key(layer.run, space, key)).1);
                 // The first change at or after `before` holds what was there before it.
                 if let Some((_, cell)) = source.scan(Ks::Before, &range, 1)?.pop() {
                     return codec::uncell(&cell);
@@ -256,11 +229,7 @@ struct Held {
 
 impl View {
     /// State after the run's head.
-    pub(crate) fn at_head(
-        core: Weak<Core>,
-        pinned: &Pinned<'_>,
-        key: &RunKey,
-    ) -> Result<Self, Fault> {
+    pub(crate) fn at_head(core: Weak<Core>, pinned: &Pinned<'_>, key: &RunKey) -> Result<Self, Fault> {
         let (layers, sizes) = match load_run(pinned, key)? {
             Some(run) => (Layers::of_head(pinned, key, &run)?, run.sizes),
             None if key.run == RunId::Live => Default::default(),
@@ -277,21 +246,13 @@ impl View {
     }
 
     /// State as batch `id` saw it.
-    pub(crate) fn before(
-        core: Weak<Core>,
-        pinned: &Pinned<'_>,
-        key: &RunKey,
-        id: BatchId,
-    ) -> Result<Self, Fault> {
+    pub(crate) fn before(core: Weak<Core>, pinned: &Pinned<'_>, key: &RunKey, id: BatchId) -> Result<Self, Fault> {
         let Some(run) = load_run(pinned, key)? else {
             if id == BatchId::FIRST {
                 return Self::at_head(core, pinned, key);
             }
-            return Err(Fault::host(
-                FaultKind::NotReplayable,
-                format_args!("{key} has no batch {id}"),
-            )
-            .retry(weir_model::Retry::Never));
+            return Err(Fault::host(FaultKind::NotReplayable, format_args!("{key} has no batch {id}"))
+                .retry(weir_model::Retry::Never));
         };
         let own = Layer::at(key, &run, id.0)?;
         let sizes = if own.past {
@@ -310,22 +271,12 @@ impl View {
         Self {
             core,
             sizes,
-            held: Mutex::new(Held {
-                generation: pinned.store().generation,
-                snapshot: pinned.snapshot(),
-                layers,
-            }),
+            held: Mutex::new(Held { generation: pinned.store().generation, snapshot: pinned.snapshot(), layers }),
         }
     }
 
-    fn with<T>(
-        &self,
-        f: impl FnOnce(&Pinned<'_>, &Layers) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        let core = self
-            .core
-            .upgrade()
-            .ok_or_else(|| ledger_fault("the ledger was closed"))?;
+    fn with<T>(&self, f: impl FnOnce(&Pinned<'_>, &Layers) -> Result<T, Fault>) -> Result<T, Fault> {
+        let core = self.core.upgrade().ok_or_else(|| ledger_fault("the ledger was closed"))?;
         core.with_store(|store| {
             let held = {
                 let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

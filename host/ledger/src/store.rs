@@ -8,10 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fjall::config::CompressionPolicy;
-use fjall::{
-    CompressionType, Database, Iter, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice,
-    Snapshot,
-};
+use fjall::{CompressionType, Database, Iter, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice, Snapshot};
 use weir_model::{Fault, FaultKind, Incarnation};
 
 use crate::LedgerConfig;
@@ -123,9 +120,7 @@ pub(crate) struct Store {
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store")
-            .field("generation", &self.generation)
-            .finish_non_exhaustive()
+        f.debug_struct("Store").field("generation", &self.generation).finish_non_exhaustive()
     }
 }
 
@@ -139,11 +134,7 @@ const LEVEL0_MAX: usize = 18;
 
 impl Store {
     /// Opens it, or makes it. Everything that fjall replays is durable when this returns.
-    pub(crate) fn open(
-        path: &Path,
-        config: &LedgerConfig,
-        generation: u64,
-    ) -> Result<Self, fjall::Error> {
+    pub(crate) fn open(path: &Path, config: &LedgerConfig, generation: u64) -> Result<Self, fjall::Error> {
         let db = Database::builder(path)
             // fjall checks a journal's sum by compressing its values anew: another version of the compressor would
             // make a good journal look damaged.
@@ -152,10 +143,8 @@ impl Store {
             .cache_size(config.cache_bytes)
             .worker_threads(2)
             .open()?;
-        let keyspaces = Ks::ALL
-            .iter()
-            .map(|ks| db.keyspace(ks.name(), || ks.options(config)))
-            .collect::<Result<Vec<_>, _>>()?;
+        let keyspaces =
+            Ks::ALL.iter().map(|ks| db.keyspace(ks.name(), || ks.options(config))).collect::<Result<Vec<_>, _>>()?;
         let meta = &keyspaces[Ks::Meta as usize];
         let incarnation = match meta.get(keys::INCARNATION)? {
             Some(text) => String::from_utf8_lossy(&text).into_owned(),
@@ -183,32 +172,19 @@ impl Store {
 
     /// What readers may see: the latest state that is durable.
     pub(crate) fn published(&self) -> Pinned<'_> {
-        let snapshot = self
-            .published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        Pinned {
-            store: self,
-            snapshot,
-        }
+        let snapshot = self.published.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Pinned { store: self, snapshot }
     }
 
     /// Reads through a snapshot that was taken of this opening of the store.
     pub(crate) fn pinned(&self, snapshot: Snapshot) -> Pinned<'_> {
-        Pinned {
-            store: self,
-            snapshot,
-        }
+        Pinned { store: self, snapshot }
     }
 
     /// Lets readers see what has been written so far.
     pub(crate) fn publish(&self) {
         let fresh = self.db.snapshot();
-        *self
-            .published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = fresh;
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
     }
 
     /// The latest value, published or not.
@@ -251,11 +227,9 @@ impl Store {
             // Writes nothing, but answers whether a worker has died.
             self.db.persist(PersistMode::Buffer)?;
             if begun.elapsed() > FLUSH_PATIENCE {
-                return Err(fjall::Error::Io(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "the store does not flush",
-                )));
+                return Err(fjall::Error::Io(io::Error::new(io::ErrorKind::TimedOut, "the store does not flush")));
             }
+            #[expect(clippy::disallowed_methods, reason = "fjall tells nobody when it has flushed")]
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
@@ -277,9 +251,7 @@ impl Pinned<'_> {
 
     /// Entries of a range in order.
     pub(crate) fn range(&self, ks: Ks, range: &KeyRange) -> Entries {
-        Entries(
-            (!keys::is_empty(range)).then(|| self.snapshot.range(self.store.ks(ks), range.clone())),
-        )
+        Entries((!keys::is_empty(range)).then(|| self.snapshot.range(self.store.ks(ks), range.clone())))
     }
 }
 
@@ -288,9 +260,7 @@ impl Source for Pinned<'_> {
         self.store
     }
     fn get(&self, ks: Ks, key: &[u8]) -> Result<Option<Slice>, Fault> {
-        self.snapshot
-            .get(self.store.ks(ks), key)
-            .map_err(|e| read_fault(&e))
+        self.snapshot.get(self.store.ks(ks), key).map_err(|e| read_fault(&e))
     }
     fn scan(&self, ks: Ks, range: &KeyRange, limit: usize) -> Result<Vec<(Slice, Slice)>, Fault> {
         self.range(ks, range).take(limit).collect()
@@ -327,11 +297,7 @@ pub(crate) fn disk_fault(message: impl fmt::Display) -> Fault {
 
 /// An error of a file of the ledger.
 pub(crate) fn io_fault(what: &str, e: &io::Error) -> Fault {
-    if is_full(e) {
-        disk_fault(format_args!("{what}: {e}"))
-    } else {
-        ledger_fault(format_args!("{what}: {e}"))
-    }
+    if is_full(e) { disk_fault(format_args!("{what}: {e}")) } else { ledger_fault(format_args!("{what}: {e}")) }
 }
 
 /// An error of the store.
@@ -354,8 +320,5 @@ fn io_cause(e: &fjall::Error) -> Option<&io::Error> {
 }
 
 fn is_full(e: &io::Error) -> bool {
-    matches!(
-        e.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -34,12 +34,7 @@ pub(crate) enum Task {
     /// A sink's cursor.
     Advance { sink: SinkId, cursor: SinkCursor },
     /// A plain value.
-    Put {
-        ks: Ks,
-        key: Vec<u8>,
-        value: Slice,
-        durable: bool,
-    },
+    Put { ks: Ks, key: Vec<u8>, value: Slice, durable: bool },
     /// Plain keys.
     Remove(Vec<(Ks, Vec<u8>)>),
     /// The oldest batches of a run, those below this one; some of them when they are many.
@@ -86,12 +81,7 @@ impl Task {
     pub(crate) fn stage(&mut self, staging: &mut Staging<'_>) -> Result<Reply, Fault> {
         match self {
             Self::Commit(prepared) => prepared.stage(staging).map(Reply::Landed),
-            Self::Begin {
-                key,
-                n,
-                ruleset,
-                attempt,
-            } => begin(staging, key, *n, *ruleset, attempt).map(Reply::Attempt),
+            Self::Begin { key, n, ruleset, attempt } => begin(staging, key, *n, *ruleset, attempt).map(Reply::Attempt),
             Self::Scenario { id, fresh } => {
                 let text = know_scenario(staging, id, &fresh.0)?;
                 Ok(Reply::Incarnation(Incarnation(text)))
@@ -115,12 +105,7 @@ impl Task {
 
 impl From<&Plan> for Task {
     fn from(plan: &Plan) -> Self {
-        Self::Begin {
-            key: plan.key.clone(),
-            n: plan.id.0,
-            ruleset: plan.ruleset,
-            attempt: None,
-        }
+        Self::Begin { key: plan.key.clone(), n: plan.id.0, ruleset: plan.ruleset, attempt: None }
     }
 }
 
@@ -133,20 +118,13 @@ fn begin(
 ) -> Result<u32, Fault> {
     let head = load_run(staging, key)?.map_or(0, |run| run.head);
     if n != head + 1 {
-        return Err(Fault::internal(format_args!(
-            "batch {n} of {key} cannot begin: the one after {head} is next"
-        )));
+        return Err(Fault::internal(format_args!("batch {n} of {key} cannot begin: the one after {head} is next")));
     }
     let at = keys::run(key);
-    let kept: Option<Attempts> = staging
-        .get(Ks::Attempts, &at)?
-        .map(|bytes| codec::decode(&bytes, "attempts"))
-        .transpose()?;
+    let kept: Option<Attempts> =
+        staging.get(Ks::Attempts, &at)?.map(|bytes| codec::decode(&bytes, "attempts")).transpose()?;
     // Attempts at another N are of a batch that has been committed since, or that was lost with a machine.
-    let mut attempts = kept.filter(|a| a.n == n).unwrap_or(Attempts {
-        n,
-        by_ruleset: BTreeMap::new(),
-    });
+    let mut attempts = kept.filter(|a| a.n == n).unwrap_or(Attempts { n, by_ruleset: BTreeMap::new() });
     let before = attempts.by_ruleset.get(&ruleset).copied().unwrap_or(0);
     let attempt = *decided.get_or_insert(before.saturating_add(1));
     attempts.by_ruleset.insert(ruleset, attempt.max(before));
@@ -167,14 +145,10 @@ fn advance(staging: &mut Staging<'_>, sink: &SinkId, cursor: &SinkCursor) -> Res
     let mut state = load_sink(staging, &at)?.unwrap_or_default();
     let from = state.drained_to();
     if to < from {
-        return Err(Fault::internal(format_args!(
-            "the cursor of {sink} cannot move back from {from} to {to}"
-        )));
+        return Err(Fault::internal(format_args!("the cursor of {sink} cannot move back from {from} to {to}")));
     }
     if let Some(run) = run {
-        state.waiting = state
-            .waiting
-            .saturating_sub(count_outputs(staging, &run, sink, from, to)?);
+        state.waiting = state.waiting.saturating_sub(count_outputs(staging, &run, sink, from, to)?);
     }
     state.cursor = Some(cursor.clone());
     staging.put(Ks::Sinks, at, codec::encode(&state)?);
@@ -182,21 +156,12 @@ fn advance(staging: &mut Staging<'_>, sink: &SinkId, cursor: &SinkCursor) -> Res
 }
 
 /// Outputs of batches `from + 1 ..= to`.
-fn count_outputs(
-    source: &impl Source,
-    run: &Run,
-    sink: &SinkId,
-    from: u64,
-    to: u64,
-) -> Result<u64, Fault> {
+fn count_outputs(source: &impl Source, run: &Run, sink: &SinkId, from: u64, to: u64) -> Result<u64, Fault> {
     let mut after = keys::output(run.id, &sink.output, from);
     let last = keys::output(run.id, &sink.output, to);
     let mut count = 0;
     loop {
-        let range = (
-            std::ops::Bound::Excluded(after),
-            std::ops::Bound::Included(last.clone()),
-        );
+        let range = (std::ops::Bound::Excluded(after), std::ops::Bound::Included(last.clone()));
         let page = source.scan(Ks::Outputs, &range, PAGE)?;
         count += page.len() as u64;
         match page.last() {
@@ -223,12 +188,7 @@ fn forget(staging: &mut Staging<'_>, id: &ScenarioId) -> Result<Reply, Fault> {
     Ok(Reply::Done)
 }
 
-fn drop_batches(
-    staging: &mut Staging<'_>,
-    key: &RunKey,
-    id: u64,
-    below: u64,
-) -> Result<Reply, Fault> {
+fn drop_batches(staging: &mut Staging<'_>, key: &RunKey, id: u64, below: u64) -> Result<Reply, Fault> {
     let Some(mut run) = load_run(staging, key)?.filter(|run| run.id == id) else {
         return Ok(Reply::Oldest(below));
     };
@@ -242,11 +202,8 @@ fn drop_batches(
             staging.remove(Ks::Times, keys::time(id, time));
         }
         let touched = staging.get(Ks::Touched, &at)?;
-        let touched = touched.ok_or_else(|| {
-            ledger_fault(format_args!(
-                "the changes of batch {n} of {key} are missing"
-            ))
-        })?;
+        let touched =
+            touched.ok_or_else(|| ledger_fault(format_args!("the changes of batch {n} of {key} are missing")))?;
         for mut before in codec::unkey_list(&touched)? {
             before.extend(n.to_be_bytes());
             staging.remove(Ks::Before, before);

@@ -34,12 +34,7 @@ pub(crate) struct Witness {
 impl Witness {
     /// Opens the file, or makes it when it is missing or another ledger's.
     pub(crate) fn open(path: &Path, incarnation: Incarnation) -> io::Result<Self> {
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         let header = header(&incarnation);
         let mut found = [0; HEADER as usize];
         let is_ours = match file.read_exact_at(&mut found, 0) {
@@ -124,16 +119,8 @@ mod tests {
         drop(witness);
         let witness = Witness::open(&path, ours).expect("the same file");
         assert_eq!(witness.noted(1, 9).expect("readable"), Some(42));
-        assert_eq!(
-            witness.noted(1, 8).expect("readable"),
-            None,
-            "another run of that number"
-        );
-        assert_eq!(
-            witness.noted(2, 9).expect("readable"),
-            None,
-            "an empty slot"
-        );
+        assert_eq!(witness.noted(1, 8).expect("readable"), None, "another run of that number");
+        assert_eq!(witness.noted(2, 9).expect("readable"), None, "an empty slot");
         drop(witness);
         let other = Witness::open(&path, Incarnation("b".to_owned())).expect("made anew");
         assert_eq!(other.noted(1, 9).expect("readable"), None);
@@ -142,13 +129,9 @@ mod tests {
     #[test]
     fn a_damaged_slot_says_nothing() {
         let dir = tempfile::tempdir().expect("a folder");
-        let witness = Witness::open(&dir.path().join("heads"), Incarnation("a".to_owned()))
-            .expect("a new file");
+        let witness = Witness::open(&dir.path().join("heads"), Incarnation("a".to_owned())).expect("a new file");
         witness.note(1, 9, 42).expect("written");
-        witness
-            .file
-            .write_all_at(&[7], HEADER + SLOT)
-            .expect("damaged");
+        witness.file.write_all_at(&[7], HEADER + SLOT).expect("damaged");
         assert_eq!(witness.noted(1, 9).expect("readable"), None);
     }
 }

@@ -12,10 +12,7 @@ const BATCHES: u64 = 25;
 fn of(thread: u64, n: u64) -> Commit {
     let key = live(&format!("t{}/s{thread}", thread % 3));
     Commit {
-        state: vec![
-            put("shared", &format!("{thread}.{n}")),
-            put(&n.to_string(), "1"),
-        ],
+        state: vec![put("shared", &format!("{thread}.{n}")), put(&n.to_string(), "1")],
         outputs: vec![output("o", thread * 1000 + n, 5)],
         ..commit(&key, n)
     }
@@ -39,10 +36,7 @@ fn all_are_there_after_it_is_opened_again_and_they_shared_syncs() {
                     let head = ledger.head(&next.plan.key).expect("read").expect("there");
                     assert_eq!(head.digest, digest);
                     let to = sink(&next.plan.key, "o");
-                    let cursor = weir_model::batch::SinkCursor {
-                        drained_to: BatchId(n),
-                        table_id: None,
-                    };
+                    let cursor = weir_model::batch::SinkCursor { drained_to: BatchId(n), table_id: None };
                     ledger.advance(&to, &cursor).expect("moved");
                 }
             });
@@ -72,16 +66,7 @@ fn all_are_there_after_it_is_opened_again_and_they_shared_syncs() {
 
 #[test]
 fn a_group_is_bounded_in_tasks_and_bytes() {
-    for config in [
-        LedgerConfig {
-            group_tasks: 1,
-            ..small()
-        },
-        LedgerConfig {
-            group_bytes: 1,
-            ..small()
-        },
-    ] {
+    for config in [LedgerConfig { group_tasks: 1, ..small() }, LedgerConfig { group_bytes: 1, ..small() }] {
         let dir = folder();
         let ledger = FjallLedger::open(dir.path(), config, Arc::new(NoFaults)).expect("opened");
         let together = Barrier::new(4);
@@ -111,10 +96,7 @@ fn commits_of_one_run_that_meet_in_a_group_follow_each_other() {
         for n in (1..=6).rev() {
             let (ledger, key) = (&ledger, &key);
             s.spawn(move || {
-                let next = Commit {
-                    state: vec![put("a", &n.to_string())],
-                    ..commit(key, n)
-                };
+                let next = Commit { state: vec![put("a", &n.to_string())], ..commit(key, n) };
                 while ledger.commit(&next).is_err() {}
             });
         }
@@ -134,10 +116,7 @@ fn commits_go_on_while_much_is_taken_away() {
     let (big, small) = (live("t/big"), live("t/small"));
     for n in 1..=60 {
         let state = (0..100).map(|k| put(&format!("{n}.{k}"), "1")).collect();
-        let next = Commit {
-            state,
-            ..commit(&big, n)
-        };
+        let next = Commit { state, ..commit(&big, n) };
         ledger.commit(&next).expect("committed");
     }
     std::thread::scope(|s| {

@@ -15,16 +15,10 @@ fn a_lost_write_is_written_again() {
     let dir = folder();
     let ledger = open(dir.path());
     let key = live("t/s");
-    let first = Commit {
-        state: vec![put("a", "1")],
-        outputs: vec![output("o", 1, 3)],
-        ..commit(&key, 1)
-    };
+    let first = Commit { state: vec![put("a", "1")], outputs: vec![output("o", 1, 3)], ..commit(&key, 1) };
     assert_eq!(ledger.begin(&first.plan).expect("begun"), 1);
     ledger.core().sabotage.lose(ErrorKind::Other);
-    ledger
-        .commit(&first)
-        .expect("committed by the second attempt");
+    ledger.commit(&first).expect("committed by the second attempt");
     assert_eq!(ledger.stats().reopened, 1);
     assert_eq!(ledger.sinks().expect("read")[0].2, 1);
     assert_eq!(ledger.check().expect("checked").findings, []);
@@ -35,17 +29,10 @@ fn a_write_that_lied_is_found_and_not_written_again() {
     let dir = folder();
     let ledger = open(dir.path());
     let key = live("t/s");
-    let first = Commit {
-        state: vec![put("a", "1")],
-        outputs: vec![output("o", 1, 3)],
-        ..commit(&key, 1)
-    };
+    let first = Commit { state: vec![put("a", "1")], outputs: vec![output("o", 1, 3)], ..commit(&key, 1) };
     ledger.core().sabotage.lie(ErrorKind::Other);
     let digest = ledger.commit(&first).expect("found");
-    assert_eq!(
-        ledger.head(&key).expect("read").expect("there").digest,
-        digest
-    );
+    assert_eq!(ledger.head(&key).expect("read").expect("there").digest, digest);
     assert_eq!(ledger.stats().reopened, 1);
     assert_eq!(ledger.sinks().expect("read")[0].2, 1);
     assert_eq!(ledger.check().expect("checked").findings, []);
@@ -68,22 +55,13 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
     let ledger = open(dir.path());
     let key = live("t/s");
     ledger.commit(&commit(&key, 1)).expect("committed");
-    let second = Commit {
-        state: vec![put("a", "1")],
-        ..commit(&key, 2)
-    };
+    let second = Commit { state: vec![put("a", "1")], ..commit(&key, 2) };
     for _ in 0..ATTEMPTS {
         ledger.core().sabotage.lose(ErrorKind::StorageFull);
     }
     let fault = ledger.commit(&second).expect_err("no room");
-    assert_eq!(
-        (fault.kind, fault.stage),
-        (FaultKind::Disk, Some(weir_model::Stage::Commit))
-    );
-    assert_eq!(
-        ledger.head(&key).expect("read").expect("there").plan.id,
-        BatchId(1)
-    );
+    assert_eq!((fault.kind, fault.stage), (FaultKind::Disk, Some(weir_model::Stage::Commit)));
+    assert_eq!(ledger.head(&key).expect("read").expect("there").plan.id, BatchId(1));
     // Somebody has made room.
     ledger.commit(&second).expect("committed");
     assert_eq!(ledger.check().expect("checked").findings, []);
@@ -98,9 +76,7 @@ fn a_failing_disk_that_wrote_after_all_is_a_commit() {
         ledger.core().sabotage.lose(ErrorKind::Other);
     }
     ledger.core().sabotage.lie(ErrorKind::StorageFull);
-    ledger
-        .commit(&commit(&key, 1))
-        .expect("found at the last look");
+    ledger.commit(&commit(&key, 1)).expect("found at the last look");
     assert_eq!(ledger.check().expect("checked").findings, []);
 }
 
@@ -128,10 +104,7 @@ fn a_commit_is_unknown_only_while_the_store_cannot_be_opened() {
 
     std::fs::write(&marker, good).expect("repaired");
     let digest = ledger.commit(&second).expect("it was there");
-    assert_eq!(
-        ledger.head(&key).expect("read").expect("there").digest,
-        digest
-    );
+    assert_eq!(ledger.head(&key).expect("read").expect("there").digest, digest);
     assert_eq!(ledger.check().expect("checked").findings, []);
 }
 
@@ -152,12 +125,9 @@ fn one_bad_commit_does_not_spoil_a_retried_group() {
 
 #[test]
 fn an_injected_fault_looks_like_the_end_of_the_process() {
-    for (point, is_there) in [
-        ("commit.before", false),
-        ("commit.written", true),
-        ("commit.synced", true),
-        ("commit.replied", true),
-    ] {
+    for (point, is_there) in
+        [("commit.before", false), ("commit.written", true), ("commit.synced", true), ("commit.replied", true)]
+    {
         let dir = folder();
         let faults = Arc::new(OneFault::default());
         let ledger = FjallLedger::open(dir.path(), small(), faults.clone()).expect("opened");
@@ -179,12 +149,7 @@ fn an_injected_fault_looks_like_the_end_of_the_process() {
 
 #[test]
 fn after_an_injected_fault_the_ledger_can_be_called_again() {
-    for point in [
-        "commit.before",
-        "commit.written",
-        "commit.synced",
-        "commit.replied",
-    ] {
+    for point in ["commit.before", "commit.written", "commit.synced", "commit.replied"] {
         let dir = folder();
         let faults = Arc::new(OneFault::default());
         let ledger = FjallLedger::open(dir.path(), small(), faults.clone()).expect("opened");
@@ -205,12 +170,7 @@ fn what_is_not_synced_is_not_seen() {
     let ledger = FjallLedger::open(dir.path(), small(), faults.clone()).expect("opened");
     *faults.0.lock().expect("unpoisoned") = Some(Arc::downgrade(&ledger));
     let key = live("t/s");
-    ledger
-        .commit(&Commit {
-            outputs: vec![output("o", 1, 3)],
-            ..commit(&key, 1)
-        })
-        .expect("committed");
+    ledger.commit(&Commit { outputs: vec![output("o", 1, 3)], ..commit(&key, 1) }).expect("committed");
     assert!(ledger.head(&key).expect("read").is_some());
 }
 
@@ -220,12 +180,7 @@ struct Watch(Mutex<Option<std::sync::Weak<FjallLedger>>>);
 
 impl FaultPoints for Watch {
     fn pass(&self, point: &'static str) -> Result<(), Fault> {
-        let ledger = self
-            .0
-            .lock()
-            .expect("unpoisoned")
-            .as_ref()
-            .and_then(|l| l.upgrade());
+        let ledger = self.0.lock().expect("unpoisoned").as_ref().and_then(|l| l.upgrade());
         if let ("commit.written", Some(ledger)) = (point, ledger) {
             let key = live("t/s");
             assert_eq!(ledger.head(&key)?, None);

@@ -54,12 +54,7 @@ impl History {
             faults: Arc::default(),
             ledger: None,
             model: Model::default(),
-            keys: vec![
-                live("t/a"),
-                live("t/b"),
-                run("t/a", "side:x"),
-                run("t/a", "backfill:y"),
-            ],
+            keys: vec![live("t/a"), live("t/b"), run("t/a", "side:x"), run("t/a", "backfill:y")],
         };
         history.open();
         history
@@ -110,11 +105,7 @@ impl History {
 
     fn next(&mut self, key: &RunKey) -> Commit {
         let n = self.model.head(key) + 1;
-        let after = self
-            .model
-            .runs
-            .get(key)
-            .map_or(minute(0), |r| r.head_time());
+        let after = self.model.runs.get(key).map_or(minute(0), |r| r.head_time());
         let mut next = commit(key, n);
         next.plan.time = Time(after.micros() + 60_000_000 * (1 + self.dice.below(3) as i64));
         next.rows_in = self.dice.below(1000);
@@ -125,13 +116,8 @@ impl History {
         }
         for output_name in ["o", "p", ALARM_EVENTS] {
             if self.dice.below(3) == 0 {
-                let rows = if self.dice.below(6) == 0 {
-                    3000
-                } else {
-                    self.dice.below(4)
-                };
-                next.outputs
-                    .push(output(output_name, self.dice.below(1000), rows as usize));
+                let rows = if self.dice.below(6) == 0 { 3000 } else { self.dice.below(4) };
+                next.outputs.push(output(output_name, self.dice.below(1000), rows as usize));
             }
         }
         next
@@ -140,26 +126,14 @@ impl History {
     fn changes(&mut self, time: Time) -> Vec<StateWrite> {
         let mut out: Vec<StateWrite> = Vec::new();
         for _ in 0..self.dice.below(5) {
-            let space = self
-                .dice
-                .pick(&[SPACE, Space::Plugin(2), Space::Alarms])
-                .clone();
-            let key = self
-                .dice
-                .pick::<&[u8]>(&[b"", b"a", b"a\0", b"a\0b", b"ab", b"b", b"\xff"]);
+            let space = self.dice.pick(&[SPACE, Space::Plugin(2), Space::Alarms]).clone();
+            let key = self.dice.pick::<&[u8]>(&[b"", b"a", b"a\0", b"a\0b", b"ab", b"b", b"\xff"]);
             let text = "v".repeat(self.dice.below(5) as usize);
             let minutes = [None, None, Some(0), Some(1), Some(2), Some(5), Some(20)];
-            let expires = self
-                .dice
-                .pick(&minutes)
-                .map(|m: i64| Time(time.micros() + m * 60_000_000));
+            let expires = self.dice.pick(&minutes).map(|m: i64| Time(time.micros() + m * 60_000_000));
             let after = (self.dice.below(4) > 0).then(|| value(&text, expires));
             if !out.iter().any(|w| w.space == space && w.key == *key) {
-                out.push(StateWrite {
-                    space,
-                    key: key.to_vec(),
-                    after,
-                });
+                out.push(StateWrite { space, key: key.to_vec(), after });
             }
         }
         out
@@ -211,14 +185,11 @@ impl History {
         let Some(run) = self.model.runs.get_mut(key) else {
             return;
         };
-        let output = name(self.dice.pick(&["o", "p", ALARM_EVENTS]));
+        let output = name(self.dice.pick::<&str>(&["o", "p", ALARM_EVENTS]));
         let at = run.cursors.get(&output).copied().unwrap_or(0);
         let to = at + self.dice.below(run.head() + 1 - at);
         run.cursors.insert(output.clone(), to);
-        let cursor = SinkCursor {
-            drained_to: BatchId(to),
-            table_id: None,
-        };
+        let cursor = SinkCursor { drained_to: BatchId(to), table_id: None };
         let sink = sink(key, output.as_str());
         self.ledger().advance(&sink, &cursor).expect("moved");
     }
@@ -229,12 +200,7 @@ impl History {
             return;
         }
         let next = self.next(key);
-        let points = [
-            "commit.before",
-            "commit.written",
-            "commit.synced",
-            "commit.replied",
-        ];
+        let points = ["commit.before", "commit.written", "commit.synced", "commit.replied"];
         let point = *self.dice.pick(&points);
         self.faults.arm(point);
         let fault = self.ledger().commit(&next).expect_err("asked for");
@@ -255,9 +221,9 @@ impl History {
             return;
         }
         let next = self.next(key);
+        let (which, kind) = (self.dice.below(3), std::io::ErrorKind::Other);
         let sabotage = &self.ledger().core().sabotage;
-        let kind = std::io::ErrorKind::Other;
-        match self.dice.below(3) {
+        match which {
             0 => sabotage.lose(kind),
             1 => sabotage.lie(kind),
             _ => {
@@ -270,12 +236,7 @@ impl History {
     }
 
     fn retain(&mut self) {
-        let latest = self
-            .model
-            .runs
-            .values()
-            .map(|r| r.head_time().micros())
-            .max();
+        let latest = self.model.runs.values().map(|r| r.head_time().micros()).max();
         let back = self.dice.below(10) as i64 * 60_000_000;
         let horizon = Time(latest.unwrap_or(0) - back);
         self.ledger().retain(horizon).expect("retained");
@@ -285,9 +246,7 @@ impl History {
     fn forget(&mut self, key: &RunKey) {
         self.ledger().forget(&key.scenario).expect("forgotten");
         self.model.runs.retain(|k, _| k.scenario != key.scenario);
-        self.model
-            .attempts
-            .retain(|k, _| k.scenario != key.scenario);
+        self.model.attempts.retain(|k, _| k.scenario != key.scenario);
     }
 
     /// Everything that can be asked about a run.
@@ -331,16 +290,9 @@ impl History {
 
     /// Expired values of what a fork lies on stay until the fork writes them, where the model has let them go; no batch
     /// sees either. So forks are compared by what a batch at `time` sees.
-    fn compare_state(
-        &self,
-        key: &RunKey,
-        told: &dyn StateReader,
-        state: &State,
-        time: Option<Time>,
-    ) {
+    fn compare_state(&self, key: &RunKey, told: &dyn StateReader, state: &State, time: Option<Time>) {
         let forks = key.run != weir_model::RunId::Live;
-        let seen =
-            |v: &StateValue| !forks || v.expires.is_none_or(|at| time.is_none_or(|time| at > time));
+        let seen = |v: &StateValue| !forks || v.expires.is_none_or(|at| time.is_none_or(|time| at > time));
         for space in [SPACE, Space::Plugin(2), Space::Alarms] {
             let expected: Vec<_> = state
                 .iter()
@@ -378,9 +330,7 @@ impl History {
                     Some((b.commit.plan.id, made.rows.clone()))
                 })
                 .collect();
-            let found = ledger
-                .outputs(&sink, cursor.map(BatchId), usize::MAX)
-                .expect("read");
+            let found = ledger.outputs(&sink, cursor.map(BatchId), usize::MAX).expect("read");
             let found: Vec<_> = found.into_iter().map(|o| (o.batch, o.rows)).collect();
             assert_eq!(found, expected);
             let waiting = sinks.iter().find(|(s, ..)| *s == sink).map_or(0, |s| s.2);

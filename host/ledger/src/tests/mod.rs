@@ -1,5 +1,6 @@
 //! Tests of the ledger as a whole, through its port. Files are named by the claim they prove.
 
+mod beside;
 mod crowd;
 mod damage;
 mod failure;
@@ -15,16 +16,12 @@ use arrow_array::{Int64Array, RecordBatch, StringArray};
 use tempfile::TempDir;
 use weir_model::batch::{Commit, Output, Space, StageMicros, StateValue, StateWrite};
 use weir_model::faultpoint::injected;
-use weir_model::{
-    BatchId, Digest, Fault, FaultPoints, Name, NoFaults, Outcome, Plan, RunKey, SinkId, Time,
-};
+use weir_model::{BatchId, Digest, Fault, FaultPoints, Name, NoFaults, Outcome, Plan, RunKey, SinkId, Time};
 
 use crate::{FjallLedger, LedgerConfig};
 
 /// A write that a test bends: it is given the real one and decides whether it happens and what is answered.
-type Bend = Box<
-    dyn FnOnce(&mut dyn FnMut() -> Result<(), fjall::Error>) -> Result<(), fjall::Error> + Send,
->;
+type Bend = Box<dyn FnOnce(&mut dyn FnMut() -> Result<(), fjall::Error>) -> Result<(), fjall::Error> + Send>;
 
 /// Makes the store fail where a disk would.
 #[derive(Default)]
@@ -38,10 +35,7 @@ impl std::fmt::Debug for Sabotage {
 
 impl Sabotage {
     /// Called by the writer around each write.
-    pub(crate) fn around(
-        &self,
-        write: impl FnOnce() -> Result<(), fjall::Error>,
-    ) -> Result<(), fjall::Error> {
+    pub(crate) fn around(&self, write: impl FnOnce() -> Result<(), fjall::Error>) -> Result<(), fjall::Error> {
         let bend = self.0.lock().expect("no test panics here").pop_front();
         let mut write = Some(write);
         let mut once = || write.take().expect("a write happens once")();
@@ -54,14 +48,9 @@ impl Sabotage {
     /// Bends the next write that is not bent yet.
     fn next(
         &self,
-        bend: impl FnOnce(&mut dyn FnMut() -> Result<(), fjall::Error>) -> Result<(), fjall::Error>
-        + Send
-        + 'static,
+        bend: impl FnOnce(&mut dyn FnMut() -> Result<(), fjall::Error>) -> Result<(), fjall::Error> + Send + 'static,
     ) {
-        self.0
-            .lock()
-            .expect("no test panics here")
-            .push_back(Box::new(bend));
+        self.0.lock().expect("no test panics here").push_back(Box::new(bend));
     }
 
     /// The next write does not happen.
@@ -102,11 +91,7 @@ impl FaultPoints for OneFault {
 /// A folder for a ledger. In memory where there is such a place: what a sync means to a disk cannot be tested here.
 fn folder() -> TempDir {
     let shared = Path::new("/dev/shm");
-    let made = if shared.is_dir() {
-        tempfile::tempdir_in(shared)
-    } else {
-        tempfile::tempdir()
-    };
+    let made = if shared.is_dir() { tempfile::tempdir_in(shared) } else { tempfile::tempdir() };
     made.expect("a folder")
 }
 
@@ -116,10 +101,7 @@ fn open(dir: &Path) -> Arc<FjallLedger> {
 
 /// Small bounds, so that tests meet them.
 fn small() -> LedgerConfig {
-    LedgerConfig {
-        spill_bytes: 4096,
-        ..LedgerConfig::default()
-    }
+    LedgerConfig { spill_bytes: 4096, ..LedgerConfig::default() }
 }
 
 fn name(text: &str) -> Name {
@@ -127,10 +109,7 @@ fn name(text: &str) -> Name {
 }
 
 fn run(scenario: &str, run: &str) -> RunKey {
-    RunKey {
-        scenario: scenario.parse().expect("a scenario"),
-        run: run.parse().expect("a run"),
-    }
+    RunKey { scenario: scenario.parse().expect("a scenario"), run: run.parse().expect("a run") }
 }
 
 fn live(scenario: &str) -> RunKey {
@@ -138,10 +117,7 @@ fn live(scenario: &str) -> RunKey {
 }
 
 fn sink(key: &RunKey, output: &str) -> SinkId {
-    SinkId {
-        key: key.clone(),
-        output: name(output),
-    }
+    SinkId { key: key.clone(), output: name(output) }
 }
 
 /// T of batch N in most tests: N minutes.
@@ -159,6 +135,8 @@ fn plan(key: &RunKey, n: u64) -> Plan {
         streams: Default::default(),
         tables: Default::default(),
         skipped: None,
+        skipped_total: 0,
+        state_schema: None,
     }
 }
 
@@ -178,56 +156,36 @@ fn commit(key: &RunKey, n: u64) -> Commit {
 const SPACE: Space = Space::Plugin(1);
 
 fn value(text: &str, expires: Option<Time>) -> StateValue {
-    StateValue {
-        value: text.as_bytes().to_vec(),
-        expires,
-    }
+    StateValue { value: text.as_bytes().to_vec(), expires }
 }
 
 fn put(key: &str, text: &str) -> StateWrite {
-    StateWrite {
-        space: SPACE,
-        key: key.as_bytes().to_vec(),
-        after: Some(value(text, None)),
-    }
+    StateWrite { space: SPACE, key: key.as_bytes().to_vec(), after: Some(value(text, None)) }
 }
 
 fn put_until(key: &str, text: &str, expires: Time) -> StateWrite {
-    StateWrite {
-        space: SPACE,
-        key: key.as_bytes().to_vec(),
-        after: Some(value(text, Some(expires))),
-    }
+    StateWrite { space: SPACE, key: key.as_bytes().to_vec(), after: Some(value(text, Some(expires))) }
 }
 
 fn delete(key: &str) -> StateWrite {
-    StateWrite {
-        space: SPACE,
-        key: key.as_bytes().to_vec(),
-        after: None,
-    }
+    StateWrite { space: SPACE, key: key.as_bytes().to_vec(), after: None }
 }
 
 /// `rows` rows that differ with `seed`.
 fn output(output: &str, seed: u64, rows: usize) -> Output {
     let numbers = Int64Array::from_iter_values((0..rows as i64).map(|i| i * 7919 + seed as i64));
     let texts = StringArray::from_iter_values((0..rows).map(|i| format!("row {i} of {seed}")));
-    let rows = RecordBatch::try_from_iter([
-        ("number", Arc::new(numbers) as _),
-        ("text", Arc::new(texts) as _),
-    ])
-    .expect("a batch");
-    Output {
-        output: name(output),
-        table: name(&format!("{output}_table")),
-        rows,
-    }
+    let rows = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _), ("text", Arc::new(texts) as _)])
+        .expect("a batch");
+    Output { output: name(output), table: name(&format!("{output}_table")), rows }
 }
 
 /// Everything of a space.
-fn all(
-    reader: &dyn weir_model::port::StateReader,
-    space: &Space,
-) -> Result<Vec<(Vec<u8>, StateValue)>, Fault> {
+fn all(reader: &dyn weir_model::port::StateReader, space: &Space) -> Result<Vec<(Vec<u8>, StateValue)>, Fault> {
     reader.scan(space, b"", None, usize::MAX)
+}
+
+/// The kind of the fault that was answered.
+fn kind<T: std::fmt::Debug>(result: Result<T, Fault>) -> weir_model::FaultKind {
+    result.expect_err("a fault").kind
 }

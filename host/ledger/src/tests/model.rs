@@ -37,9 +37,7 @@ impl Run {
         self.batches.len() as u64
     }
     pub(super) fn head_time(&self) -> Time {
-        self.batches
-            .last()
-            .map_or(Time(i64::MIN), |b| b.commit.plan.time)
+        self.batches.last().map_or(Time(i64::MIN), |b| b.commit.plan.time)
     }
 }
 
@@ -50,9 +48,7 @@ impl Model {
 
     pub(super) fn state(&self, key: &RunKey) -> State {
         let of = |key: &RunKey| self.runs.get(key).map(|run| run.state.clone());
-        of(key)
-            .or_else(|| of(&RunKey::live(key.scenario.clone())))
-            .unwrap_or_default()
+        of(key).or_else(|| of(&RunKey::live(key.scenario.clone()))).unwrap_or_default()
     }
 
     /// Whether what a fork lies on is still there.
@@ -77,9 +73,7 @@ impl Model {
         let key = &commit.plan.key;
         let before = self.state(key);
         let live = self.runs.get(&RunKey::live(key.scenario.clone()));
-        let base = live
-            .filter(|_| key.run != RunId::Live)
-            .map(|live| live.head() + 1);
+        let base = live.filter(|_| key.run != RunId::Live).map(|live| live.head() + 1);
         let run = self.runs.entry(key.clone()).or_insert_with(|| Run {
             oldest: 1,
             state: before.clone(),
@@ -87,8 +81,7 @@ impl Model {
             ..Run::default()
         });
         if !matches!(commit.outcome, Outcome::Failed(_)) {
-            run.state
-                .retain(|_, v| v.expires.is_none_or(|at| at > commit.plan.time));
+            run.state.retain(|_, v| v.expires.is_none_or(|at| at > commit.plan.time));
         }
         for write in &commit.state {
             let at = (write.space.clone(), write.key.clone());
@@ -97,21 +90,14 @@ impl Model {
                 None => run.state.remove(&at),
             };
         }
-        run.batches.push(Batch {
-            commit: commit.clone(),
-            digest,
-            before,
-        });
+        run.batches.push(Batch { commit: commit.clone(), digest, before });
         self.attempts.remove(key);
     }
 
     pub(super) fn retain(&mut self, horizon: Time) {
         for run in self.runs.values_mut() {
-            let first = run
-                .batches
-                .iter()
-                .position(|b| b.commit.plan.time >= horizon)
-                .map_or(run.head(), |at| at as u64 + 1);
+            let first =
+                run.batches.iter().position(|b| b.commit.plan.time >= horizon).map_or(run.head(), |at| at as u64 + 1);
             run.oldest = run.oldest.max(first);
         }
     }

@@ -1,24 +1,14 @@
 //! Each duty of the port, obeyed and violated.
 
-use weir_model::alarm::{AlarmState, AlarmStatus};
-use weir_model::batch::{SinkCursor, alarm_key};
-use weir_model::id::Incarnation;
+use weir_model::FaultKind;
+use weir_model::batch::SinkCursor;
 use weir_model::port::{Ledger, StateReader};
-use weir_model::stream::{BronzeCursor, Offsets, StreamMeta};
-use weir_model::{FaultKind, Severity};
 
 use super::*;
 use crate::store::{Ks, Source};
 
-fn kind<T: std::fmt::Debug>(result: Result<T, Fault>) -> FaultKind {
-    result.expect_err("a fault").kind
-}
-
 fn drained(n: u64) -> SinkCursor {
-    SinkCursor {
-        drained_to: BatchId(n),
-        table_id: Some("t".to_owned()),
-    }
+    SinkCursor { drained_to: BatchId(n), table_id: Some("t".to_owned()) }
 }
 
 #[test]
@@ -40,7 +30,7 @@ fn a_commit_is_there_with_everything_after_it_is_opened_again() {
     let ledger = open(dir.path());
     assert_eq!(ledger.incarnation(), incarnation);
     assert_eq!(ledger.scenario(&key.scenario).expect("known"), of_scenario);
-    assert_eq!(ledger.scenarios().expect("listed"), [key.scenario.clone()]);
+    assert_eq!(ledger.scenarios().expect("listed"), std::slice::from_ref(&key.scenario));
     let head = ledger.head(&key).expect("read").expect("there");
     assert_eq!(head.digest, digest);
     assert_eq!(head.plan, first.plan);
@@ -49,23 +39,15 @@ fn a_commit_is_there_with_everything_after_it_is_opened_again() {
     let at = ledger.record_at(&key, minute(1)).expect("read");
     assert_eq!(at.as_ref(), Some(&head));
     assert_eq!(ledger.record_at(&key, minute(2)).expect("read"), None);
-    assert_eq!(
-        ledger.record(&key, BatchId(1)).expect("read"),
-        Some(head.clone())
-    );
+    assert_eq!(ledger.record(&key, BatchId(1)).expect("read"), Some(head.clone()));
     assert_eq!(ledger.record(&key, BatchId(2)).expect("read"), None);
     assert_eq!(ledger.records(&key, None, 9).expect("read"), [head]);
     let state = ledger.state(&key).expect("read");
-    assert_eq!(
-        state.get(&SPACE, b"b").expect("read"),
-        Some(value("2", Some(minute(99))))
-    );
+    assert_eq!(state.get(&SPACE, b"b").expect("read"), Some(value("2", Some(minute(99)))));
     assert_eq!(state.get(&Space::Plugin(2), b"b").expect("read"), None);
     assert_eq!(state.size(&SPACE).expect("read"), (2, 4));
     for made in &first.outputs {
-        let pending = ledger
-            .outputs(&sink(&key, made.output.as_str()), None, 1)
-            .expect("read");
+        let pending = ledger.outputs(&sink(&key, made.output.as_str()), None, 1).expect("read");
         assert_eq!(pending.len(), 1);
         assert_eq!(pending[0].rows, made.rows);
         assert_eq!(pending[0].table, made.table);
@@ -79,11 +61,7 @@ fn the_same_commit_again_changes_nothing_and_another_one_is_refused() {
     let dir = folder();
     let ledger = open(dir.path());
     let key = live("t/s");
-    let first = Commit {
-        state: vec![put("a", "1")],
-        outputs: vec![output("o", 1, 3)],
-        ..commit(&key, 1)
-    };
+    let first = Commit { state: vec![put("a", "1")], outputs: vec![output("o", 1, 3)], ..commit(&key, 1) };
     let digest = ledger.commit(&first).expect("committed");
     assert_eq!(ledger.commit(&first).expect("again"), digest);
     ledger.commit(&commit(&key, 2)).expect("committed");
@@ -115,22 +93,13 @@ fn batches_follow_each_other_in_n_and_t() {
     let mut same_time = commit(&key, 2);
     same_time.plan.time = minute(1);
     assert_eq!(kind(ledger.commit(&same_time)), FaultKind::Internal);
-    assert_eq!(
-        ledger.head(&key).expect("read").expect("there").plan.id,
-        BatchId(1)
-    );
+    assert_eq!(ledger.head(&key).expect("read").expect("there").plan.id, BatchId(1));
     let second = commit(&key, 2);
     ledger.commit(&second).expect("committed");
     let records = ledger.records(&key, None, 9).expect("read");
     assert_eq!(records[0].previous, Digest([0; 32]));
     assert_eq!(records[1].previous, records[0].digest);
-    assert_eq!(
-        ledger
-            .records(&key, Some(BatchId(1)), 9)
-            .expect("read")
-            .len(),
-        1
-    );
+    assert_eq!(ledger.records(&key, Some(BatchId(1)), 9).expect("read").len(), 1);
     assert_eq!(ledger.records(&key, Some(BatchId(2)), 9).expect("read"), []);
     assert_eq!(ledger.records(&key, None, 1).expect("read").len(), 1);
 }
@@ -142,25 +111,14 @@ fn a_commit_that_cannot_be_kept_is_refused_as_a_whole() {
     let key = live("t/s");
     let long = "k".repeat(40_000);
     let zeros = "\0".repeat(40_000);
-    for (state, fits) in [
-        (vec![put("a", "1"), put("a", "2")], false),
-        (vec![put(&long, "1")], true),
-        (vec![put(&zeros, "1")], false),
-    ] {
-        let n = ledger
-            .head(&key)
-            .expect("read")
-            .map_or(1, |h| h.plan.id.0 + 1);
-        let result = ledger.commit(&Commit {
-            state,
-            ..commit(&key, n)
-        });
+    for (state, fits) in
+        [(vec![put("a", "1"), put("a", "2")], false), (vec![put(&long, "1")], true), (vec![put(&zeros, "1")], false)]
+    {
+        let n = ledger.head(&key).expect("read").map_or(1, |h| h.plan.id.0 + 1);
+        let result = ledger.commit(&Commit { state, ..commit(&key, n) });
         assert_eq!(result.is_ok(), fits, "{result:?}");
     }
-    let twice = Commit {
-        outputs: vec![output("o", 1, 1), output("o", 2, 1)],
-        ..commit(&key, 2)
-    };
+    let twice = Commit { outputs: vec![output("o", 1, 1), output("o", 2, 1)], ..commit(&key, 2) };
     assert_eq!(kind(ledger.commit(&twice)), FaultKind::Internal);
     assert_eq!(ledger.check().expect("checked").findings, []);
 }
@@ -195,10 +153,7 @@ fn state_is_seen_as_each_batch_saw_it() {
         vec![delete("a"), put("b", "2"), delete("never")],
     ];
     for (n, state) in (1..).zip(changes) {
-        let next = Commit {
-            state,
-            ..commit(&key, n)
-        };
+        let next = Commit { state, ..commit(&key, n) };
         ledger.commit(&next).expect("committed");
     }
     let text = |reader: &dyn StateReader| {
@@ -225,10 +180,7 @@ fn state_is_seen_as_each_batch_saw_it() {
     }
     assert_eq!(text(&*ledger.state(&key).expect("read")), "b=2 c=1");
     for n in [0, 6] {
-        assert_eq!(
-            ledger.state_before(&key, BatchId(n)).err().map(|f| f.kind),
-            Some(FaultKind::NotReplayable)
-        );
+        assert_eq!(ledger.state_before(&key, BatchId(n)).err().map(|f| f.kind), Some(FaultKind::NotReplayable));
     }
 }
 
@@ -238,19 +190,13 @@ fn scans_keep_to_prefix_order_and_limit() {
     let ledger = open(dir.path());
     let key = live("t/s");
     let first = Commit {
-        state: ["", "a", "a\0", "a\0b", "ab", "b", "~"]
-            .iter()
-            .map(|k| put(k, "1"))
-            .collect(),
+        state: ["", "a", "a\0", "a\0b", "ab", "b", "~"].iter().map(|k| put(k, "1")).collect(),
         ..commit(&key, 1)
     };
     ledger.commit(&first).expect("committed");
     // A past view and a fork walk several sources; both must scan as the plain one does.
     ledger
-        .commit(&Commit {
-            state: vec![put("a\0", "2"), delete("ab"), put("aa", "2")],
-            ..commit(&key, 2)
-        })
+        .commit(&Commit { state: vec![put("a\0", "2"), delete("ab"), put("aa", "2")], ..commit(&key, 2) })
         .expect("committed");
     let past = ledger.state_before(&key, BatchId(2)).expect("kept");
     let now = ledger.state(&key).expect("read");
@@ -281,19 +227,9 @@ fn a_view_stays_as_it_is() {
     let ledger = open(dir.path());
     let key = live("t/s");
     let empty = ledger.state(&key).expect("read");
-    ledger
-        .commit(&Commit {
-            state: vec![put("a", "1")],
-            ..commit(&key, 1)
-        })
-        .expect("committed");
+    ledger.commit(&Commit { state: vec![put("a", "1")], ..commit(&key, 1) }).expect("committed");
     let one = ledger.state(&key).expect("read");
-    ledger
-        .commit(&Commit {
-            state: vec![delete("a")],
-            ..commit(&key, 2)
-        })
-        .expect("committed");
+    ledger.commit(&Commit { state: vec![delete("a")], ..commit(&key, 2) }).expect("committed");
     assert_eq!(all(&*empty, &SPACE).expect("read"), []);
     assert_eq!(one.get(&SPACE, b"a").expect("read"), Some(value("1", None)));
     // The store is opened again under the readers, and what they saw is found in before-images.
@@ -314,11 +250,7 @@ fn expired_values_go_with_the_first_batch_that_cannot_see_them() {
     let ledger = open(dir.path());
     let key = live("t/s");
     let first = Commit {
-        state: vec![
-            put_until("a", "1", minute(2)),
-            put_until("b", "1", minute(3)),
-            put_until("c", "1", minute(2)),
-        ],
+        state: vec![put_until("a", "1", minute(2)), put_until("b", "1", minute(3)), put_until("c", "1", minute(2))],
         ..commit(&key, 1)
     };
     ledger.commit(&first).expect("committed");
@@ -327,10 +259,7 @@ fn expired_values_go_with_the_first_batch_that_cannot_see_them() {
     ledger.commit(&failed).expect("committed");
     let keys = |reader: &dyn StateReader| {
         let entries = all(reader, &SPACE).expect("read");
-        entries
-            .into_iter()
-            .map(|(k, _)| String::from_utf8(k).expect("text"))
-            .collect::<String>()
+        entries.into_iter().map(|(k, _)| String::from_utf8(k).expect("text")).collect::<String>()
     };
     let state = ledger.state(&key).expect("read");
     assert_eq!(keys(&*state), "abc", "a failed batch leaves state alone");
@@ -355,10 +284,7 @@ fn other_runs_fork_at_their_first_commit_and_never_move_live() {
     let ledger = open(dir.path());
     let (main, side) = (live("t/s"), run("t/s", "side:x"));
     let write = |key: &RunKey, n, state| {
-        let next = Commit {
-            state,
-            ..commit(key, n)
-        };
+        let next = Commit { state, ..commit(key, n) };
         ledger.commit(&next).expect("committed");
     };
     let get = |key: &RunKey, at: &str| {
@@ -384,10 +310,7 @@ fn other_runs_fork_at_their_first_commit_and_never_move_live() {
     // What a fork lies on goes with live's before-images.
     write(&main, 3, vec![]);
     ledger.retain(minute(3)).expect("retained");
-    assert_eq!(
-        ledger.state(&side).err().map(|f| f.kind),
-        Some(FaultKind::NotReplayable)
-    );
+    assert_eq!(ledger.state(&side).err().map(|f| f.kind), Some(FaultKind::NotReplayable));
     assert_eq!(get(&main, "a").as_deref(), Some("2"));
 }
 
@@ -405,9 +328,7 @@ fn sinks_drain_in_order_and_bounded() {
         ledger.commit(&next).expect("committed");
     }
     let batches = |after: Option<u64>, bytes| {
-        let found = ledger
-            .outputs(&to, after.map(BatchId), bytes)
-            .expect("read");
+        let found = ledger.outputs(&to, after.map(BatchId), bytes).expect("read");
         found.iter().map(|o| o.batch.0).collect::<Vec<_>>()
     };
     assert_eq!(batches(None, usize::MAX), [1, 2, 4]);
@@ -422,10 +343,7 @@ fn sinks_drain_in_order_and_bounded() {
     assert_eq!(kind(ledger.advance(&to, &drained(2))), FaultKind::Internal);
     assert_eq!(kind(ledger.advance(&to, &drained(5))), FaultKind::Internal);
     let elsewhere = sink(&live("t/other"), "o");
-    assert_eq!(
-        kind(ledger.advance(&elsewhere, &drained(1))),
-        FaultKind::Internal
-    );
+    assert_eq!(kind(ledger.advance(&elsewhere, &drained(1))), FaultKind::Internal);
     assert_eq!(ledger.cursor(&elsewhere).expect("read"), None);
     ledger.advance(&to, &drained(4)).expect("moved");
     assert_eq!(waiting(), [(to, Some(drained(4)), 0)]);
@@ -448,25 +366,15 @@ fn retention_keeps_heads_and_what_is_not_drained() {
     }
     ledger.advance(&fast, &drained(5)).expect("moved");
     ledger.advance(&slow, &drained(1)).expect("moved");
-    let files = || {
-        std::fs::read_dir(dir.path().join("outputs"))
-            .expect("a folder")
-            .count()
-    };
+    let files = || std::fs::read_dir(dir.path().join("outputs")).expect("a folder").count();
     assert_eq!(files(), 5);
     ledger.retain(minute(4)).expect("retained");
     let kept = ledger.records(&key, None, 9).expect("read");
     assert_eq!(kept.iter().map(|r| r.plan.id.0).collect::<Vec<_>>(), [4, 5]);
     assert_eq!(ledger.record_at(&key, minute(3)).expect("read"), None);
-    assert_eq!(
-        ledger.state_before(&key, BatchId(3)).err().map(|f| f.kind),
-        Some(FaultKind::NotReplayable)
-    );
+    assert_eq!(ledger.state_before(&key, BatchId(3)).err().map(|f| f.kind), Some(FaultKind::NotReplayable));
     let state = ledger.state_before(&key, BatchId(4)).expect("kept");
-    assert_eq!(
-        state.get(&SPACE, b"a").expect("read"),
-        Some(value("3", None))
-    );
+    assert_eq!(state.get(&SPACE, b"a").expect("read"), Some(value("3", None)));
     let of = |sink| {
         let found = ledger.outputs(sink, None, usize::MAX).expect("read");
         found.iter().map(|o| o.batch.0).collect::<Vec<_>>()
@@ -476,10 +384,7 @@ fn retention_keeps_heads_and_what_is_not_drained() {
     assert_eq!(files(), 2);
     ledger.retain(minute(1000)).expect("retained");
     assert_eq!(ledger.records(&key, None, 9).expect("read").len(), 1);
-    assert_eq!(
-        ledger.head(&key).expect("read").expect("kept").plan.id,
-        BatchId(5)
-    );
+    assert_eq!(ledger.head(&key).expect("read").expect("kept").plan.id, BatchId(5));
     assert_eq!(of(&slow), [2, 3, 4, 5]);
     assert_eq!(
         kind(ledger.commit(&commit(&key, 3))),
@@ -504,19 +409,14 @@ fn a_forgotten_scenario_leaves_nothing() {
         };
         ledger.commit(&next).expect("committed");
     }
-    ledger
-        .advance(&sink(&gone, "o"), &drained(1))
-        .expect("moved");
+    ledger.advance(&sink(&gone, "o"), &drained(1)).expect("moved");
     ledger.begin(&plan(&gone, 2)).expect("begun");
     ledger.forget(&gone.scenario).expect("forgotten");
-    assert_eq!(ledger.scenarios().expect("read"), [stays.scenario.clone()]);
+    assert_eq!(ledger.scenarios().expect("read"), std::slice::from_ref(&stays.scenario));
     assert_eq!(ledger.head(&gone).expect("read"), None);
     assert_eq!(ledger.cursor(&sink(&gone, "o")).expect("read"), None);
     assert_eq!(ledger.sinks().expect("read").len(), 2);
-    assert_eq!(
-        all(&*ledger.state(&gone).expect("read"), &SPACE).expect("read"),
-        []
-    );
+    assert_eq!(all(&*ledger.state(&gone).expect("read"), &SPACE).expect("read"), []);
     assert_ne!(ledger.scenario(&gone.scenario).expect("made"), identity);
     assert_eq!(ledger.begin(&plan(&gone, 1)).expect("begun"), 1);
     ledger.commit(&commit(&gone, 1)).expect("committed");
@@ -524,105 +424,10 @@ fn a_forgotten_scenario_leaves_nothing() {
     assert_eq!(files.count(), 1);
     let left: usize = Ks::OF_RUNS
         .iter()
-        .map(|ks| {
-            ledger
-                .core()
-                .read(|p| p.scan(*ks, &crate::keys::ALL, usize::MAX))
-                .expect("read")
-                .len()
-        })
+        .map(|ks| ledger.core().read(|p| p.scan(*ks, &crate::keys::ALL, usize::MAX)).expect("read").len())
         .sum();
     // One batch of each of the two: batch, time, changes; two cells, two before-images, one expiry, two outputs, one
     // payload of the one that stays.
     assert_eq!(left, 2 * 3 + 2 + 2 + 1 + 2 + 1);
     assert_eq!(ledger.check().expect("checked").findings, []);
-}
-
-#[test]
-fn streams_have_their_meta_cursor_and_journal() {
-    let dir = folder();
-    let ledger = open(dir.path());
-    let id: weir_model::StreamId = "t/in".parse().expect("a stream");
-    let other: weir_model::StreamId = "t/in2".parse().expect("a stream");
-    assert_eq!(ledger.stream(&id).expect("read"), None);
-    assert_eq!(ledger.bronze(&id).expect("read"), BronzeCursor::default());
-    let meta = StreamMeta {
-        incarnation: Incarnation("x".to_owned()),
-        generation: 2,
-        definition: Digest::of(b"definition"),
-        anchor: minute(1),
-        start: Offsets::of(3, 7),
-    };
-    let cursor = BronzeCursor {
-        flushed: Offsets::of(3, 9),
-        max_time: [(3, minute(2))].into(),
-        table_id: None,
-    };
-    ledger.put_stream(&id, &meta).expect("kept");
-    ledger.put_bronze(&id, &cursor).expect("kept");
-    let journal = ledger.journal(&id);
-    for (number, bytes) in [(300, "c"), (2, "b"), (1, "a"), (2, "B")] {
-        journal.put(number, bytes.as_bytes()).expect("kept");
-    }
-    journal.remove(1).expect("removed");
-    journal.remove(77).expect("nothing to remove");
-    ledger.journal(&other).put(1, b"other").expect("kept");
-    drop(ledger);
-    assert_eq!(kind(journal.put(4, b"d")), FaultKind::Ledger);
-    let ledger = open(dir.path());
-    assert_eq!(ledger.stream(&id).expect("read"), Some(meta));
-    assert_eq!(ledger.bronze(&id).expect("read"), cursor);
-    assert_eq!(
-        ledger.journal(&id).entries().expect("read"),
-        [(2, b"B".to_vec()), (300, b"c".to_vec())]
-    );
-    assert_eq!(ledger.stream(&other).expect("read"), None);
-}
-
-#[test]
-fn alarms_are_those_of_live_state() {
-    let dir = folder();
-    let ledger = open(dir.path());
-    let key = live("t/s");
-    let alarm = |name: &str, id: u32| AlarmState {
-        scenario: key.scenario.clone(),
-        name: super::name(name),
-        key_names: vec!["id".to_owned()],
-        key: vec![id.to_string()],
-        status: AlarmStatus::Cleared,
-        severity: Severity::Minor,
-        message: String::new(),
-        fields: Vec::new(),
-        opened_at: minute(1),
-        last_seen: minute(1),
-        cleared_at: Some(minute(1)),
-        count: 1,
-        quiet: 0,
-        ruleset: Digest::of(b"ruleset"),
-        batch: BatchId(1),
-    };
-    // More than a page of the scan inside.
-    let alarms: Vec<_> = (0..1500).map(|id| alarm("high", id)).collect();
-    let state = alarms
-        .iter()
-        .map(|a| StateWrite {
-            space: Space::Alarms,
-            key: alarm_key(a.name.as_str(), &a.key),
-            after: Some(StateValue {
-                value: serde_json::to_vec(a).expect("json"),
-                expires: None,
-            }),
-        })
-        .collect();
-    ledger
-        .commit(&Commit {
-            state,
-            ..commit(&key, 1)
-        })
-        .expect("committed");
-    let mut found = ledger.alarms(&key.scenario).expect("read");
-    found.sort_by_key(|a| a.key[0].parse::<u32>().expect("a number"));
-    assert_eq!(found, alarms);
-    let nobody = "t/other".parse().expect("a scenario");
-    assert_eq!(ledger.alarms(&nobody).expect("read"), []);
 }
