@@ -120,15 +120,9 @@ pub(crate) fn sql_text(error: &DataFusionError) -> String {
 /// `Cast error: Cannot cast ...` -> `Cannot cast ...`; the words before the colon name a type of the engine.
 fn strip_kind(text: &str) -> String {
     match text.split_once(": ") {
-        Some((kind, rest)) if kind.len() < 32 && kind.to_ascii_lowercase().ends_with(" error") || kind_is_sql(text) => {
-            rest.to_owned()
-        }
+        Some((kind, rest)) if kind.len() < 32 && kind.to_ascii_lowercase().ends_with(" error") => rest.to_owned(),
         _ => text.to_owned(),
     }
-}
-
-fn kind_is_sql(text: &str) -> bool {
-    text.starts_with("sql parser error: ")
 }
 
 /// What executing a plan answered: limits and defects are faults, the rest is a function of the data.

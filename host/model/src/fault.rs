@@ -89,6 +89,8 @@ pub enum FaultKind {
     Disk,
     /// The wall clock jumped.
     ClockJump,
+    /// There is no scenario, stream, batch or ruleset of that name.
+    NotFound,
     /// What was asked for is beyond the replay horizon.
     NotReplayable,
     /// It was cancelled, because the host stops.

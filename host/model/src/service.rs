@@ -219,7 +219,7 @@ pub trait Service: Send + Sync {
     /// Alarm events after the given batches (`tenant/scenario` -> N), at most `limit`. An absent scenario starts at its
     /// beginning; `wait_ms` waits that long for the first one.
     fn events(&self, after: &BTreeMap<String, BatchId>, limit: usize, wait_ms: u64) -> Result<Events, Fault>;
-    /// SQL over lake tables, hot windows (by stream name) and current alarms (`current_alarms`) of a tenant.
+    /// SQL over a tenant's lake tables (by name), hot windows (`hot_STREAM`) and alarms (`current_alarms`).
     fn query(&self, tenant: &Name, sql: &str) -> Result<Rows, Fault>;
     /// Batches of a run after N, in order.
     fn ledger(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault>;

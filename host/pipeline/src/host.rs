@@ -13,7 +13,7 @@ use crate::batch::Streams;
 use crate::drain::{Drain, Drained};
 use crate::engines::Engines;
 use crate::scenario::{Scenario, Step};
-use crate::stream::Stream;
+use crate::stream::{Ingested, Stream};
 
 /// How a host paces itself.
 #[derive(Debug, Clone)]
@@ -34,6 +34,9 @@ pub struct Pace {
     pub workers: usize,
     /// How long records, before-images and rulesets are kept for replays.
     pub replay_horizon: Duration,
+    /// The disk that must keep room, and how many bytes. With less, ingest, compilation and tables stop; the ledger, which
+    /// has to say what has happened, does not.
+    pub disk_floor: Option<(std::path::PathBuf, u64)>,
 }
 
 impl Default for Pace {
@@ -47,6 +50,7 @@ impl Default for Pace {
             sink_bytes: 32 << 20,
             workers: 4,
             replay_horizon: Duration::from_secs(7 * 24 * 3600),
+            disk_floor: None,
         }
     }
 }
@@ -96,6 +100,12 @@ impl Host {
     /// Looks at the rule store and opens what is new or has changed: streams, scenarios, sinks. Blocks. A stream that
     /// cannot be opened is tried again at the next call; only an injected fault comes out as `Err`.
     pub fn reconcile(&self) -> Result<(), Fault> {
+        if let Err(full) = self.room() {
+            // What is active goes on; only what is new waits.
+            tracing::error!("{full}");
+            self.looked.store(true, Ordering::Release);
+            return Ok(());
+        }
         self.engines.store.look(self.engines.clock.now());
         self.reconcile_streams()?;
         for view in self.engines.store.scenarios() {
@@ -150,7 +160,9 @@ impl Host {
 
     /// Runs a scenario's batch, if one is due. Blocks.
     pub fn step(&self, id: &ScenarioId) -> Result<Step, Fault> {
-        self.engines.store.look(self.engines.clock.now());
+        if self.room().is_ok() {
+            self.engines.store.look(self.engines.clock.now());
+        }
         let Some(scenario) = self.scenario(id) else {
             return Ok(Step::Ended);
         };
@@ -186,8 +198,39 @@ impl Host {
         Ok(out)
     }
 
+    /// Whether the disk has the room that everything but the ledger leaves free.
+    pub fn room(&self) -> Result<(), Fault> {
+        let Some((path, floor)) = &self.pace.disk_floor else { return Ok(()) };
+        let free = rustix::fs::statvfs(path).map(|s| s.f_bavail.saturating_mul(s.f_frsize)).unwrap_or(u64::MAX);
+        if free >= *floor {
+            return Ok(());
+        }
+        Err(Fault::host(
+            FaultKind::Disk,
+            format_args!(
+                "{free} bytes of disk are free, and {floor} must stay free: ingest, compilation and tables wait"
+            ),
+        )
+        .file(path.display())
+        .field("ledger.disk_floor_bytes")
+        .fix("make room; everything goes on by itself then"))
+    }
+
+    /// Reads a stream's source once, if there is room for what it brings. None: there is no such stream. Blocks.
+    pub fn ingest(&self, id: &StreamId) -> Option<Result<Ingested, Fault>> {
+        let stream = self.stream(id)?;
+        Some(self.room().and_then(|()| stream.ingest(&self.engines, self.pace.poll, Duration::ZERO)))
+    }
+
+    /// Appends a stream to its bronze table, if there is room. None: there is no such stream. Blocks.
+    pub fn flush(&self, id: &StreamId) -> Option<Result<(), Fault>> {
+        let stream = self.stream(id)?;
+        Some(self.room().and_then(|()| stream.flush(&self.engines)))
+    }
+
     /// Drains a sink until nothing waits. Blocks.
     pub fn drain(&self, sink: &SinkId) -> Result<(), Fault> {
+        self.room()?;
         let drain = self.parts().sinks.get(sink).cloned();
         let Some(drain) = drain else { return Ok(()) };
         while drain.drain(&self.engines)? != Drained::Nothing {}
@@ -234,9 +277,8 @@ impl Host {
     /// Flushes all streams and drains all sinks, as far as they can. Blocks.
     pub fn settle(&self) -> Result<Vec<Fault>, Fault> {
         let mut faults = Vec::new();
-        let streams: Vec<_> = self.parts().streams.values().cloned().collect();
-        for stream in streams {
-            keep(stream.flush(&self.engines), &mut faults)?;
+        for id in self.stream_ids() {
+            keep(self.flush(&id).unwrap_or(Ok(())), &mut faults)?;
         }
         for sink in self.sink_ids() {
             keep(self.drain(&sink), &mut faults)?;

@@ -130,9 +130,8 @@ async fn ingest(pool: Arc<Pool>, id: StreamId) {
         let stream_id = id.clone();
         let read = pool
             .work(move |host| {
-                let stream = host.stream(&stream_id)?;
-                let read = stream.ingest(&host.engines, host.pace.poll, Duration::ZERO);
-                Some((read, stream.next_due()))
+                let read = host.ingest(&stream_id)?;
+                Some((read, host.stream(&stream_id)?.next_due()))
             })
             .await
             .flatten();
@@ -164,7 +163,7 @@ async fn flush(pool: Arc<Pool>, id: StreamId) {
             return;
         }
         let stream_id = id.clone();
-        let flushed = pool.work(move |host| host.stream(&stream_id).map(|s| s.flush(&host.engines))).await.flatten();
+        let flushed = pool.work(move |host| host.flush(&stream_id)).await.flatten();
         match flushed {
             Some(Ok(())) => failures = 0,
             Some(Err(fault)) => {

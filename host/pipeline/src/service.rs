@@ -183,7 +183,7 @@ impl Service for Host {
 
     fn resume(&self, id: &ScenarioId) -> Result<(), Fault> {
         let scenario = self.scenario(id).ok_or_else(|| {
-            Fault::tenant(FaultKind::Config, format_args!("no scenario {id} is running"))
+            Fault::tenant(FaultKind::NotFound, format_args!("no scenario {id} is running"))
                 .fix("`weir status` lists them")
         })?;
         scenario.resume();

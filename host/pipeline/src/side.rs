@@ -74,7 +74,7 @@ fn side_run() -> Result<RunId, Fault> {
 /// The active ruleset, or the fault that there is none.
 pub fn active(engines: &Engines, id: &ScenarioId) -> Result<Arc<Prepared>, Fault> {
     engines.store.scenario(id).and_then(|view| view.active).ok_or_else(|| {
-        Fault::tenant(FaultKind::Config, format_args!("scenario {id} has no active ruleset"))
+        Fault::tenant(FaultKind::NotFound, format_args!("scenario {id} has no active ruleset"))
             .fix("`weir status` says what is pending or rejected")
     })
 }

@@ -11,6 +11,7 @@ use crate::api::Refused;
 pub fn status_of(fault: &Fault) -> StatusCode {
     match (fault.kind, fault.whose, fault.retry) {
         (FaultKind::NotReplayable, ..) => StatusCode::GONE,
+        (FaultKind::NotFound, ..) => StatusCode::NOT_FOUND,
         (_, Whose::Tenant, _) => StatusCode::UNPROCESSABLE_ENTITY,
         (_, Whose::External, _) => StatusCode::BAD_GATEWAY,
         (_, Whose::Host, Retry::Later) => StatusCode::SERVICE_UNAVAILABLE,

@@ -89,7 +89,7 @@ impl Failure {
 
 fn of_fault(fault: &Fault) -> Exit {
     match (fault.kind, fault.whose) {
-        (FaultKind::NotReplayable, _) => Exit::NotFound,
+        (FaultKind::NotReplayable | FaultKind::NotFound, _) => Exit::NotFound,
         (FaultKind::Config, _) => Exit::Usage,
         (FaultKind::Cancelled | FaultKind::Ledger | FaultKind::Disk, _) => Exit::Unreachable,
         (_, Whose::Tenant) => Exit::Problems,

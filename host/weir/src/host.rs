@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weir_model::fault::{Fault, Problem};
-use weir_model::id::{Digest, Name, ScenarioId};
+use weir_model::id::{Name, ScenarioId};
 use weir_model::service::Service;
 use weir_model::time::{BoxFuture, Clock};
 
@@ -48,23 +48,23 @@ pub trait RunningHost: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Checked {
-    pub tenant: Name,
+    /// None: it is about the store as a whole.
+    pub tenant: Option<Name>,
     /// The scenario, if it is one.
     pub scenario: Option<Name>,
     /// The stream, if it is one.
     pub stream: Option<Name>,
-    /// Digest of the ruleset, where it could be read whole.
-    pub ruleset: Option<Digest>,
     pub problems: Vec<Problem>,
 }
 
 impl Checked {
     /// As people call it.
     pub fn subject(&self) -> String {
-        match (&self.scenario, &self.stream) {
-            (Some(scenario), _) => format!("{}/{scenario}", self.tenant),
-            (None, Some(stream)) => format!("{} stream {stream}", self.tenant),
-            (None, None) => format!("tenant {}", self.tenant),
+        match (&self.tenant, &self.scenario, &self.stream) {
+            (Some(tenant), Some(scenario), _) => format!("{tenant}/{scenario}"),
+            (Some(tenant), None, Some(stream)) => format!("{tenant} stream {stream}"),
+            (Some(tenant), None, None) => format!("tenant {tenant}"),
+            (None, ..) => "rule store".to_owned(),
         }
     }
 }

@@ -12,14 +12,14 @@ use weir_connectors::Connectors;
 use weir_jdm::{Jdm, JdmConfig};
 use weir_lake::{LakeConfig, WeirLake};
 use weir_ledger::{FjallLedger, LedgerConfig};
-use weir_model::fault::{Fault, FaultKind};
+use weir_model::fault::{Fault, FaultKind, Problem};
 use weir_model::id::ScenarioId;
 use weir_model::port::{PollLimit, QueryEngine, RuleStore};
 use weir_model::service::Service;
 use weir_model::time::{BoxFuture, Clock};
 use weir_model::{FaultPoints, NoFaults};
 use weir_pipeline::{Admit, Engines, Host, Pace, loops};
-use weir_rulestore::{FolderStore, StoreConfig};
+use weir_rulestore::{FolderStore, Keep, StoreConfig, Subject, check_folder};
 use weir_sandbox::{Sandbox, SandboxConfig};
 
 use crate::config::Config;
@@ -69,8 +69,7 @@ pub fn build(
         queries: lake.clone(),
         ledger: Some(ledger.clone()),
     };
-    let store_config = store_config(config, store, data.join("rulesets"));
-    let rulesets = FolderStore::open(store_config, Arc::new(admit), clock.clone())?;
+    let rulesets = FolderStore::open(store_config(config, store, data.join("rulesets")), Arc::new(admit), clock.clone())?;
     let rows = lake.clone();
     let sources = Connectors::new(
         data.join("spool"),
@@ -102,6 +101,7 @@ pub fn pace(config: &Config) -> Pace {
         sink_bytes: size(config.sink.batch_bytes),
         workers: threads(config.threads.cpu) + 2,
         replay_horizon: config.ledger.replay_horizon.get(),
+        disk_floor: config.data.clone().map(|data| (data, config.ledger.disk_floor_bytes)),
         ..Pace::default()
     }
 }
@@ -112,8 +112,7 @@ fn store_config(config: &Config, store: &Path, history: PathBuf) -> StoreConfig 
         history,
         settle: config.rule_store.settle.get(),
         poll: config.rule_store.poll.get(),
-        keep: size(config.rule_store.keep),
-        horizon: config.ledger.replay_horizon.get(),
+        keep: Keep { digests: size(config.rule_store.keep), horizon: config.ledger.replay_horizon.get() },
         defaults: config.limits.clone(),
     }
 }
@@ -130,7 +129,7 @@ fn in_data(data: &Path, e: &std::io::Error) -> Fault {
 }
 
 impl Wiring for Wired {
-    fn start(&self, config: Arc<Config>, clock: Arc<dyn Clock>, _once: bool) -> Result<Box<dyn RunningHost>, Fault> {
+    fn start(&self, config: Arc<Config>, clock: Arc<dyn Clock>, once: bool) -> Result<Box<dyn RunningHost>, Fault> {
         let store = config.store.clone().ok_or_else(|| Fault::internal("a host without a rule store"))?;
         let store = store.canonicalize().map_err(|e| {
             Fault::tenant(FaultKind::Config, format_args!("the rule store: {e}"))
@@ -142,7 +141,7 @@ impl Wiring for Wired {
         let file = serde_json::to_vec(&HostFile { store }).map_err(Fault::internal)?;
         fs::write(data.join(HOST_FILE), file).map_err(|e| in_data(data, &e))?;
         let host = Host::new(built.engines, pace(&config));
-        Ok(Box::new(Running { host, loops: Mutex::new(None) }).started(_once))
+        Ok(Box::new(Running { host, store: built.store, loops: Mutex::new(None) }).started(once))
     }
 
     fn open_local(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Service>, Fault> {
@@ -166,7 +165,7 @@ impl Wiring for Wired {
             .build()
             .map_err(|e| Fault::host(FaultKind::Resources, format_args!("no runtime: {e}")))?;
         let built = build(config, &store, clock, Arc::new(NoFaults), runtime.handle().clone())?;
-        settle(built.store.as_ref(), built.engines.clock.as_ref());
+        settle(&built.store, built.engines.clock.as_ref());
         let host = Host::new(built.engines, pace(config));
         Ok(Arc::new(Local { host, _runtime: runtime }))
     }
@@ -179,31 +178,27 @@ impl Wiring for Wired {
             .build()
             .map_err(|e| Fault::host(FaultKind::Resources, format_args!("no runtime: {e}")))?;
         let scratch = Scratch::new()?;
-        let lake = WeirLake::open(
-            LakeConfig::new(scratch.0.join("lake"), runtime.handle().clone()),
-            Arc::new(NoFaults),
-        )?;
+        let lake =
+            WeirLake::open(LakeConfig::new(scratch.0.join("lake"), runtime.handle().clone()), Arc::new(NoFaults))?;
         let admit = Admit {
             detectors: Sandbox::new(SandboxConfig::new(scratch.0.join("cache")))?,
             rules: Jdm::new(JdmConfig { threads: 1 })?,
             queries: lake,
             ledger: None,
         };
-        let store_config = store_config(config, &store, scratch.0.join("rulesets"));
-        let clock: Arc<dyn Clock> = Arc::new(crate::clock::SystemClock::new());
-        let rulesets = FolderStore::open(store_config, Arc::new(admit), clock)?;
-        let found = rulesets.check(only);
-        Ok(found
-            .into_iter()
-            .map(|c| Checked {
-                tenant: c.tenant,
-                scenario: c.scenario,
-                stream: c.stream,
-                ruleset: c.ruleset,
-                problems: c.problems,
-            })
-            .collect())
+        let found = check_folder(&store, &config.limits, &admit, only);
+        Ok(found.into_iter().map(|(subject, problems)| checked(subject, problems)).collect())
     }
+}
+
+fn checked(subject: Subject, problems: Vec<Problem>) -> Checked {
+    let (tenant, scenario, stream) = match subject {
+        Subject::Store => (None, None, None),
+        Subject::Tenant(tenant) => (Some(tenant), None, None),
+        Subject::Stream(id) => (Some(id.tenant), None, Some(id.stream)),
+        Subject::Scenario(id) => (Some(id.tenant), Some(id.scenario), None),
+    };
+    Checked { tenant, scenario, stream, problems }
 }
 
 /// A folder that goes away with its owner.
@@ -224,15 +219,16 @@ impl Drop for Scratch {
 }
 
 /// Looks at the store until nothing is pending there.
-fn settle(store: &dyn RuleStore, clock: &dyn Clock) {
+fn settle(store: &FolderStore, clock: &dyn Clock) {
     let until = Instant::now() + ONCE_SETTLES;
     loop {
         store.look(clock.now());
+        store.wait(until.saturating_duration_since(Instant::now()));
         let waits = store.scenarios().iter().any(|s| s.pending.is_some());
         if !waits || Instant::now() > until {
             return;
         }
-        // A real wait for threads of the store; no decision of a batch hangs on it.
+        // A real wait until files have settled; no decision of a batch hangs on it.
         #[allow(clippy::disallowed_methods)]
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -240,6 +236,7 @@ fn settle(store: &dyn RuleStore, clock: &dyn Clock) {
 
 struct Running {
     host: Arc<Host>,
+    store: Arc<FolderStore>,
     loops: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -259,9 +256,9 @@ impl RunningHost for Running {
     }
 
     fn drained(&self) -> BoxFuture<'static, Result<(), Fault>> {
-        let host = self.host.clone();
+        let (host, store) = (self.host.clone(), self.store.clone());
         let work = tokio::task::spawn_blocking(move || {
-            settle(host.engines.store.as_ref(), host.engines.clock.as_ref());
+            settle(&store, host.engines.clock.as_ref());
             let faults = host.once()?;
             faults.iter().for_each(|f| tracing::error!("{f}"));
             faults.into_iter().next().map_or(Ok(()), Err)

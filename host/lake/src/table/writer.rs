@@ -83,7 +83,11 @@ struct Writer {
 
 /// How an attempt to put rows ended.
 enum Attempt {
+    /// In the log, under this stamp.
     Done(Stamp),
+    /// In the log, by the table format's own way.
+    Ordinary,
+    /// Another writer's entry came first.
     Taken,
 }
 
@@ -161,8 +165,8 @@ impl Writer {
             let asked: Vec<String> = self.held.take().into_iter().flat_map(|held| held.apps.into_keys()).collect();
             let apps: Vec<&str> = asked.iter().map(String::as_str).chain(apps.iter().copied()).collect();
             let held = load(&self.folder, &apps).await?.ok_or_else(|| self.folder.missing())?;
-            // A crash after the last entry was linked may have left its name unsynced.
-            self.folder.sync_log()?;
+            // A crash may have left the last entry, or what it names, unsynced.
+            sync_version(&self.folder, held.version)?;
             self.known = true;
             self.held = Some(held);
         }
@@ -180,7 +184,6 @@ impl Writer {
         match self.append_all(&mut group).await {
             Ok(()) => group.into_iter().for_each(|r| drop(r.reply.send(Ok(())))),
             Err(fault) => {
-                self.held = None;
                 group.into_iter().for_each(|r| drop(r.reply.send(Err(fault.clone()))));
             }
         }
@@ -192,7 +195,9 @@ impl Writer {
             let apps: Vec<String> = group.iter().flat_map(|r| &r.items).map(|i| i.app.clone()).collect();
             let apps: Vec<&str> = apps.iter().map(String::as_str).collect();
             let folder = self.folder.clone();
-            let held = self.current(&apps).await?.clone();
+            self.current(&apps).await?;
+            // Taken out: whatever goes wrong below leaves the table to be read anew.
+            let Some(held) = self.held.take() else { continue };
             refuse(group, |r| same_table(&folder, &held, &r.id).map(|()| Vec::new()));
             let missing = refuse(group, |r| missing_columns(&held, r, &folder.name));
             if !missing.is_empty() {
@@ -202,16 +207,17 @@ impl Writer {
             refuse(group, |r| conform(r, &held, &folder.name).map(|_| Vec::new()));
             let (rows, apps) = pending(group, &held, &folder.name)?;
             if apps.is_empty() {
+                self.held = Some(held);
                 return Ok(());
             }
             match self.put(&held, rows, &apps).await {
                 Ok(Attempt::Done(stamp)) => {
-                    self.advance(stamp, apps);
+                    self.advance(held, stamp, apps);
                     return Ok(());
                 }
-                Ok(Attempt::Taken) => self.held = None,
+                Ok(Attempt::Ordinary) => return Ok(()),
+                Ok(Attempt::Taken) => {}
                 Err(fault) => {
-                    self.held = None;
                     // A fault that was asked for stands for the end of the process: nobody would look again.
                     if fault.kind == FaultKind::Injected || !self.landed(&held.id, &apps).await? {
                         return Err(fault);
@@ -231,13 +237,12 @@ impl Writer {
         Ok(held.id == id && apps.iter().all(reached))
     }
 
-    fn advance(&mut self, stamp: Stamp, apps: Vec<(String, i64)>) {
-        if let Some(held) = &mut self.held {
-            held.version += 1;
-            held.stamp = stamp;
-            held.apps.extend(apps.into_iter().map(|(app, version)| (app, Some(version))));
-            self.tidy.after(held.version, held.checkpoint);
-        }
+    fn advance(&mut self, mut held: Held, stamp: Stamp, apps: Vec<(String, i64)>) {
+        held.version += 1;
+        held.stamp = stamp;
+        held.apps.extend(apps.into_iter().map(|(app, version)| (app, Some(version))));
+        self.tidy.after(held.version, held.checkpoint);
+        self.held = Some(held);
     }
 
     async fn put(&mut self, held: &Held, rows: Vec<RecordBatch>, apps: &[(String, i64)]) -> Result<Attempt, Fault> {
@@ -272,13 +277,13 @@ impl Writer {
         }
         self.faults.pass("sink.entry-put")?;
         // Others may have written too: everything new is synced, and the log is read anew by the next request.
-        self.held = None;
         let mut version = held.version + 1;
         while self.folder.look(version)?.is_some() {
             sync_version(&self.folder, version)?;
             version += 1;
         }
-        Ok(Attempt::Done(held.stamp))
+        self.tidy.after(version - 1, held.checkpoint);
+        Ok(Attempt::Ordinary)
     }
 
     fn outrun(&self) -> Fault {
@@ -295,11 +300,10 @@ fn put_plain(
     apps: &[(String, i64)],
 ) -> Result<Attempt, Fault> {
     let file = encode(schema, rows)?;
-    if let Some(file) = &file {
-        folder.write_rows(&file.name, &file.bytes)?;
-    }
+    let entry = entry(file.as_ref(), apps)?;
+    let staged = folder.stage(file.as_ref().map(|f| (f.name.as_str(), f.bytes.as_slice())), &entry)?;
     faults.pass("sink.file-written")?;
-    match folder.put_entry(version, &entry(file.as_ref(), apps)?)? {
+    match folder.put_entry(version, &staged)? {
         Put::Done(stamp) => {
             faults.pass("sink.entry-put")?;
             Ok(Attempt::Done(stamp))

@@ -1,5 +1,8 @@
 //! Named queries over hot windows.
 
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use weir_model::port::Queries;
 use weir_model::{CallError, DataError, FaultKind, Kind, Limits, Scalar, Time, Whose};
 
@@ -40,7 +43,7 @@ fn bind(pattern: &str, from: Time, to: Time) -> Vec<(String, Scalar)> {
     ]
 }
 
-fn single(house: &House, sql: &str) -> std::sync::Arc<dyn Queries> {
+fn single(house: &House, sql: &str) -> Arc<dyn Queries> {
     let manifest = "[inputs.s1_router_syslog_events]\n[queries.q]\nfile = \"q.sql\"\n";
     house.plan(&ruleset(manifest, &[(STREAM, SYSLOG)], &[("q.sql", sql)]))
 }
@@ -154,4 +157,41 @@ fn what_depends_on_the_data_is_told_to_the_guest() {
     assert_eq!(run("q", &[("m", Scalar::Null)]), data(DataError::Undeclared));
     assert_eq!(run("q", &[]), data(DataError::Failed("parameter n is not bound".to_owned())));
     assert_eq!(run("other", &[]), data(DataError::Undeclared));
+}
+
+#[test]
+fn parameters_and_table_parameters_are_taken_exactly() {
+    let house = House::new();
+    let manifest = "[queries.q]\nfile = \"q.sql\"\nparams = { price = \"decimal(6,2)\", day = \"date\" }\n\
+        rows = { t = { n = { type = \"int64\", required = true }, note = \"text\" } }\n";
+    let sql = "SELECT $price * 2 AS price, $day AS day, n, note FROM t ORDER BY n DESC";
+    let queries = house.plan(&ruleset(manifest, &[], &[("q.sql", sql)]));
+    let run = |price: Scalar, day: &str, rows: &[(String, RecordBatch)]| {
+        let params = [("price".to_owned(), price), ("day".to_owned(), Scalar::Text(day.to_owned()))];
+        queries.run("q", &inputs(at(0), vec![]), &params, rows).map(|rows| lines(&rows))
+    };
+    let column =
+        |name: &str, values: ArrayRef| [("t".to_owned(), RecordBatch::try_from_iter([(name, values)]).unwrap())];
+    let rows = column("n", Arc::new(Int64Array::from(vec![1, 2])));
+    let text = |s: &str| Scalar::Decimal(s.to_owned());
+    let data = |e: DataError| Err(CallError::Data(e));
+    assert_eq!(
+        run(text("-12.5"), "2026-02-28", &rows),
+        Ok(vec!["-25.00|2026-02-28|2|".to_owned(), "-25.00|2026-02-28|1|".to_owned()])
+    );
+    assert_eq!(run(Scalar::Int64(7), "2026-02-28", &rows).unwrap()[0], "14.00|2026-02-28|2|");
+    assert_eq!(run(text("1.234"), "2026-02-28", &rows), data(DataError::OutOfRange));
+    assert_eq!(run(text("12345.1"), "2026-02-28", &rows), data(DataError::OutOfRange));
+    assert_eq!(run(text("1,2"), "2026-02-28", &rows), data(DataError::Malformed));
+    assert_eq!(run(text("1"), "2026-02-30", &rows), data(DataError::Malformed));
+    assert_eq!(run(text("1"), "2026-02-28", &[]), data(DataError::Failed("table parameter t is not bound".to_owned())));
+    let missing = column("note", Arc::new(StringArray::from(vec!["x"])));
+    assert_eq!(run(text("1"), "2026-02-28", &missing), data(DataError::RequiredNull));
+    let null = column("n", Arc::new(Int64Array::from(vec![None, Some(1)])));
+    assert_eq!(run(text("1"), "2026-02-28", &null), data(DataError::RequiredNull));
+    let words = column("n", Arc::new(StringArray::from(vec!["five"])));
+    let Err(CallError::Data(DataError::Failed(why))) = run(text("1"), "2026-02-28", &words) else { panic!("accepted") };
+    assert!(why.starts_with("t.n: Cannot cast string 'five'"), "{why}");
+    let undeclared = [("u".to_owned(), rows[0].1.clone())];
+    assert_eq!(run(text("1"), "2026-02-28", &undeclared), data(DataError::Undeclared));
 }

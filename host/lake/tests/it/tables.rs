@@ -134,6 +134,38 @@ fn other_writers_appends_are_kept() {
 }
 
 #[test]
+fn a_table_that_asks_more_of_a_writer_is_written_too() {
+    let mut house = House::new();
+    std::fs::create_dir_all(house.path()).unwrap();
+    house.runtime.block_on(async {
+        let url = url::Url::from_directory_path(house.path()).unwrap();
+        let other = DeltaTableBuilder::from_url(url).unwrap().build().unwrap();
+        let write = other.write(vec![item("z", 1).rows]).with_partition_columns(["who"]);
+        write.await.unwrap();
+    });
+    let table = house.table();
+    house.append(&table, vec![item("a", 1), item("b", 4)]).unwrap();
+    house.append(&table, vec![item("a", 1), item("a", 2)]).unwrap();
+    let none = RecordBatch::new_empty(schema());
+    house.append(&table, vec![Append { app: "b".into(), version: 9, rows: none }]).unwrap();
+    house.reopen();
+    let table = house.table();
+    house.append(&table, vec![item("b", 9)]).unwrap();
+    assert_eq!(house.rows(), ["a|1", "a|2", "b|4", "z|1"]);
+    assert_eq!((house.held(&table, "a"), house.held(&table, "b")), (Some(2), Some(9)));
+}
+
+#[test]
+fn an_append_without_rows_is_remembered() {
+    let house = House::new();
+    let table = house.table();
+    let none = || Append { app: "a".into(), version: 4, rows: RecordBatch::new_empty(schema()) };
+    house.append(&table, vec![none()]).unwrap();
+    house.append(&table, vec![item("a", 3), item("a", 5)]).unwrap();
+    assert_eq!(house.rows(), ["a|5"]);
+}
+
+#[test]
 fn columns_are_added_and_other_types_refused() {
     let mut house = House::new();
     let table = house.table();

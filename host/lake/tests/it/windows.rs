@@ -80,7 +80,7 @@ fn what_lies_below_the_hot_edge_is_read_from_bronze_once() {
             table.append(vec![Append { app: "bronze".into(), version, rows: rows(range) }]).await.unwrap();
         }
     });
-    let whole = || window(at(0), &[0..20]);
+    let whole = || window(at(0), &[0..3, 3..20]);
     for (a, b) in [(2, 16), (0, 30), (9, 10), (10, 12), (0, 3), (16, 2)] {
         let answer = ask(cut(), a, b);
         assert_eq!(offsets(&lines(&answer)), expected(0..20, a, b), "[{a}, {b})");

@@ -125,6 +125,7 @@ impl Example {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             live.built.store.look(self.clock.now());
+            assert!(live.built.store.wait(Duration::from_secs(60)), "the store does not come to rest");
             let view = live.built.store.scenario(&self.scenario());
             if let Some(view) = view.as_ref().filter(|v| wished(v)) {
                 return view.clone();
