@@ -8,8 +8,8 @@ use weir_model::{FaultKind, Retry, Span, Whose};
 
 use super::guest::{Guest, Place, TestBatch};
 
-fn broken(failure: Box<DetectFailure>, kind: FaultKind, limit: &str) {
-    let fault = &failure.fault;
+fn broken(failure: impl AsRef<DetectFailure>, kind: FaultKind, limit: &str) {
+    let fault = &failure.as_ref().fault;
     assert_eq!((fault.whose, fault.retry, fault.kind), (Whose::Tenant, Retry::Never, kind), "{fault}");
     assert_eq!((fault.stage, fault.field.as_deref()), (Some(Stage::Detect), Some(limit)), "{fault}");
     let fix = format!("use less, or raise limits.{limit} in scenario.toml or tenant.toml");
