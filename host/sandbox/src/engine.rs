@@ -22,6 +22,11 @@ pub const ALLOWED: WasmFeatures = WasmFeatures::FLOATS
     .union(WasmFeatures::SIMD)
     .union(WasmFeatures::COMPONENT_MODEL);
 
+/// What the engine takes. wasmtime copies between the components inside of a component (QuickJS guests have some) by
+/// modules of its own that import two memories, and panics when that is off. Plugins still cannot have several: they are
+/// checked against [`ALLOWED`] before they are compiled.
+const ENGINE: WasmFeatures = ALLOWED.union(WasmFeatures::MULTI_MEMORY);
+
 /// How often the epoch moves: the grain of the wall-clock backstop.
 pub const TICK: Duration = Duration::from_millis(50);
 
@@ -69,8 +74,8 @@ impl Engine {
 
 fn wasm_config(config: &SandboxConfig) -> Config {
     let mut out = Config::new();
-    out.wasm_features(WasmFeatures::all().difference(ALLOWED), false)
-        .wasm_features(ALLOWED, true)
+    out.wasm_features(WasmFeatures::all().difference(ENGINE), false)
+        .wasm_features(ENGINE, true)
         .concurrency_support(false)
         .shared_memory(false)
         // The bits of a NaN would otherwise depend on the processor.

@@ -49,7 +49,9 @@ pub fn of_call(error: &Error, call: &mut Call) -> Fault {
                 FaultKind::Resources,
                 "stack_bytes",
                 format_args!("the plugin needs more than {} bytes of stack", limits.stack_bytes),
-            );
+            )
+            // wasmtime has one size for all stores, so no manifest can raise it.
+            .fix("recurse less deeply; the stack has one size for all plugins of a host");
         }
         _ => {}
     }

@@ -161,6 +161,33 @@ fn webassembly_beyond_the_list_is_refused_and_named() {
     }
 }
 
+/// What crosses from one component to another inside of a component is copied by modules that wasmtime generates.
+#[test]
+fn components_of_components_are_accepted() {
+    let inner = |body: &str| {
+        format!(
+            r#"(core module $m (memory (export "m") 1) {body}
+                 (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 0)))
+               (core instance $c (instantiate $m))"#
+        )
+    };
+    let bytes = text(&format!(
+        r#"(component
+            (component $a {}
+              (func (export "f") (param "s" string)
+                (canon lift (core func $c "f") (memory $c "m") (realloc (func $c "realloc")))))
+            (instance $a (instantiate $a))
+            (component $b (import "f" (func $f (param "s" string)))
+              (core module $m (memory (export "m") 1))
+              (core instance $c (instantiate $m))
+              (core func (canon lower (func $f) (memory $c "m"))))
+            (instance (instantiate $b (with "f" (func $a "f")))))"#,
+        inner(r#"(func (export "f") (param i32 i32))"#)
+    ));
+    crate::admit::validate(FILE, &bytes).expect("allowed");
+    wasmtime::component::Component::from_binary(&super::engine(), &bytes).expect("compiled");
+}
+
 #[test]
 fn async_components_are_refused() {
     let bytes = text("(component (type (stream u8)))");

@@ -8,8 +8,8 @@ use weir_model::{FaultKind, Retry, Span, Whose};
 
 use super::guest::{Guest, Place, TestBatch};
 
-fn broken(failure: Box<DetectFailure>, kind: FaultKind, limit: &str) {
-    let fault = &failure.fault;
+fn broken(failure: impl AsRef<DetectFailure>, kind: FaultKind, limit: &str) {
+    let fault = &failure.as_ref().fault;
     assert_eq!((fault.whose, fault.retry, fault.kind), (Whose::Tenant, Retry::Never, kind), "{fault}");
     assert_eq!((fault.stage, fault.field.as_deref()), (Some(Stage::Detect), Some(limit)), "{fault}");
     let fix = format!("use less, or raise limits.{limit} in scenario.toml or tenant.toml");
@@ -78,7 +78,11 @@ fn stack() {
         detect: "(drop (call $deep (i32.const 0)))",
         ..Guest::default()
     };
-    broken(place.run(&guest, |_| ()).expect_err("too deep"), FaultKind::Resources, "stack_bytes");
+    let fault = place.run(&guest, |_| ()).expect_err("too deep").fault;
+    assert_eq!(
+        (fault.whose, fault.kind, fault.field.as_deref()),
+        (Whose::Tenant, FaultKind::Resources, Some("stack_bytes"))
+    );
     let refused = place.load(&guest.component(), |l| l.stack_bytes = 1).err().expect("one size for all");
     assert_eq!(refused[0].field, "limits.stack_bytes");
 }
