@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_deepest_expression_that_is_allowed_fits_the_stack() {
-        let pool = crate::pool::Pool::new("test", 1).expect("a pool");
+        let pool = crate::pool::Pool::new(1).expect("a pool");
         let half = MAX_NESTING / 2;
         for source in [
             format!("{}1{}", "(".repeat(half), ")".repeat(half)),

@@ -15,6 +15,8 @@ use crate::unit::Unit;
 
 /// The folder whose rules may be asked by other rules.
 const FOLDER: &str = "rules/";
+/// Problems of one file that are said one by one.
+const PROBLEMS: usize = 100;
 
 /// Checked and compiled files by digest.
 pub(crate) type Units = Cache<Arc<Unit>>;
@@ -70,7 +72,7 @@ pub(crate) fn load(
         runtime,
         files: BTreeMap::new(),
         problems: Vec::new(),
-        began: Instant::now(),
+        until: Instant::now() + content.limits.compile_time.get(),
     };
     let mut programs: BTreeMap<&str, Arc<Program>> = BTreeMap::new();
     for rule in content.rules.values() {
@@ -104,6 +106,15 @@ pub(crate) fn load(
     Ok(rules.collect())
 }
 
+/// What a rule asks, and what these ask.
+#[derive(Default)]
+struct Asks {
+    /// By the keys under which they are asked.
+    units: BTreeMap<String, Arc<Unit>>,
+    /// How many rules ask one another in a row from a file on; none: one of them is bad.
+    heights: BTreeMap<String, Option<usize>>,
+}
+
 struct Load<'a> {
     content: &'a Content,
     units: &'a Units,
@@ -111,73 +122,79 @@ struct Load<'a> {
     /// Files that have been loaded; none: with problems, which have been said.
     files: BTreeMap<String, Option<Arc<Unit>>>,
     problems: Vec<Problem>,
-    began: Instant,
+    /// Nothing of the tenant's is begun after this.
+    until: Instant,
 }
 
 impl Load<'_> {
     fn program(&mut self, path: &str) -> Option<Arc<Program>> {
+        let mut asks = Asks::default();
+        let height = self.follow(path, &mut vec![path.to_owned()], &mut asks)?;
+        if height > usize::from(MAX_DEPTH) {
+            let message = format!("more than {MAX_DEPTH} rules ask one another in a row");
+            self.say(Problem::new(path, message).fix("ask rules in fewer steps"));
+            return None;
+        }
         let entry = self.file(path)?;
-        let mut asked = BTreeMap::new();
-        let whole = self.follow(path, &entry, &mut vec![path.to_owned()], &mut asked);
-        whole.then(|| Arc::new(Program::new(path, entry, asked, &self.content.limits)))
+        let program = Program::new(path, entry, asks.units, &self.content.limits);
+        Some(Arc::new(program))
     }
 
-    /// Collects the rules that a rule asks, and answers whether all of them are good. `chain` leads from the entry to it.
-    fn follow(
-        &mut self,
-        path: &str,
-        unit: &Unit,
-        chain: &mut Vec<String>,
-        asked: &mut BTreeMap<String, Arc<Unit>>,
-    ) -> bool {
-        let mut whole = true;
+    /// Collects what the rule at the end of a chain asks, each rule once. Answers how many rules ask one another in a row
+    /// from there on, or none when one of them is bad.
+    fn follow(&mut self, path: &str, chain: &mut Vec<String>, asks: &mut Asks) -> Option<usize> {
+        let unit = self.file(path)?;
+        let mut height = Some(1);
         for (node, key) in &unit.asks {
-            match self.step(key, chain) {
+            let above = match self.target(key, chain) {
                 Ok(target) => {
-                    // Also when it was met before: the chain that leads here may be a longer one.
-                    chain.push(target.clone());
-                    let found = self.file(&target);
-                    whole &= found
-                        .as_ref()
-                        .is_some_and(|unit| self.follow(&target, unit, chain, asked));
-                    chain.pop();
-                    asked.extend(found.map(|unit| (key.clone(), unit)));
+                    let known = asks.heights.get(&target).copied();
+                    let above = known.unwrap_or_else(|| {
+                        chain.push(target.clone());
+                        let above = self.follow(&target, chain, asks);
+                        chain.pop();
+                        above
+                    });
+                    asks.units
+                        .extend(self.file(&target).map(|unit| (key.clone(), unit)));
+                    above
                 }
                 Err((message, fix)) => {
-                    whole = false;
-                    let problem = Problem::new(path, message).field(node).fix(fix);
-                    // A rule that two rules ask is looked at twice.
-                    if !self.problems.contains(&problem) {
-                        self.problems.push(problem);
-                    }
+                    self.say(Problem::new(path, message).field(node).fix(fix));
+                    None
                 }
-            }
+            };
+            height = height
+                .zip(above)
+                .map(|(height, above)| height.max(above + 1));
         }
-        whole
+        asks.heights.insert(path.to_owned(), height);
+        height
+    }
+
+    /// Says a problem once: a rule that two rules ask is looked at twice.
+    fn say(&mut self, problem: Problem) {
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
     }
 
     /// The file that a key leads to from the end of a chain, or what is wrong with it and what to do.
-    fn step(&self, key: &str, chain: &[String]) -> Result<String, (String, &'static str)> {
+    fn target(&self, key: &str, chain: &[String]) -> Result<String, (String, &'static str)> {
         let Some(target) = self.resolve(key) else {
             return Err((
                 format!("there is no rule '{key}' in the rules folder"),
                 "write the file's path in the rules folder, with or without .json, or a rule's name",
             ));
         };
-        if let Some(at) = chain.iter().position(|earlier| *earlier == target) {
-            let circle = chain[at..].join(" -> ");
-            return Err((
-                format!("rules ask one another in a circle: {circle} -> {target}"),
-                "break the circle",
-            ));
+        match chain.iter().position(|earlier| *earlier == target) {
+            None => Ok(target),
+            Some(at) => {
+                let circle = chain[at..].join(" -> ");
+                let message = format!("rules ask one another in a circle: {circle} -> {target}");
+                Err((message, "break the circle"))
+            }
         }
-        if chain.len() >= usize::from(MAX_DEPTH) {
-            return Err((
-                format!("more than {MAX_DEPTH} rules ask one another in a row"),
-                "ask rules in fewer steps",
-            ));
-        }
-        Ok(target)
     }
 
     /// The file that a key means.
@@ -224,7 +241,8 @@ impl Load<'_> {
         let unit = match self.units.get(&digest) {
             Some(unit) => unit,
             None => {
-                let unit = Arc::new(Unit::load(path, bytes, self.runtime)?);
+                let unit =
+                    Arc::new(Unit::load(path, bytes, self.runtime, self.until).map_err(some)?);
                 self.units.put(digest, unit.clone(), bytes.len());
                 unit
             }
@@ -268,13 +286,51 @@ impl Load<'_> {
         if !self.content.files.contains_key(&path) {
             return;
         }
-        let until = self.began + self.content.limits.compile_time.get();
         match self.bounded(&path) {
             Ok(bytes) => {
-                let problems = cases::run(&path, bytes, program, self.runtime, memo, until);
+                let problems = cases::run(&path, bytes, program, self.runtime, memo, self.until);
                 self.problems.extend(problems);
             }
             Err(problem) => self.problems.push(problem),
         }
+    }
+}
+
+/// The first problems of a file: a file can have one for each of its cells.
+fn some(mut problems: Vec<Problem>) -> Vec<Problem> {
+    let more = problems.len().saturating_sub(PROBLEMS);
+    if more > 0 {
+        let file = problems[0].file.clone();
+        problems.truncate(PROBLEMS);
+        problems.push(Problem::new(
+            file,
+            format_args!("there are {more} more problems in this file"),
+        ));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_compiled_once_for_all_rulesets() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let (units, memo) = (Cache::new(10, 100_000), Cache::new(10, 100_000));
+        let rule = br#"{"nodes": [{"id": "i", "name": "In", "type": "inputNode"}], "edges": []}"#;
+        let load = |path: &str| {
+            let content = Content {
+                rules: BTreeMap::from([(Name::new("r").expect("a name"), Ok(path.to_owned()))]),
+                files: BTreeMap::from([(path.to_owned(), Arc::from(&rule[..]))]),
+                limits: Limits::defaults(),
+                native: false,
+            };
+            let mut loaded = load(&content, &units, &memo, &runtime).expect("a good rule");
+            loaded.remove("r").expect("it is there").1.entry.clone()
+        };
+        assert!(Arc::ptr_eq(&load("rules/a.json"), &load("rules/b.json")));
     }
 }

@@ -28,26 +28,12 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Starts the threads. They end when the pool is dropped and their jobs are done.
-    pub(crate) fn new(name: &str, threads: usize) -> Result<Self, Fault> {
+    pub(crate) fn new(threads: usize) -> Result<Self, Fault> {
         let (jobs, queue) = sync_channel::<Job>(threads.saturating_mul(QUEUE));
         let queue = Arc::new(Mutex::new(queue));
         for i in 0..threads {
             let queue = queue.clone();
-            let failed = |e: std::io::Error| {
-                Fault::host(
-                    FaultKind::Internal,
-                    format_args!("no thread for rules: {e}"),
-                )
-            };
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(failed)?;
-            Builder::new()
-                .name(format!("{name}-{i}"))
-                .stack_size(STACK_BYTES)
-                .spawn(move || work(&queue, &runtime))
-                .map_err(failed)?;
+            start(format!("rule-{i}"), move |runtime| work(&queue, runtime))?;
         }
         Ok(Self { jobs })
     }
@@ -64,10 +50,44 @@ impl Pool {
         self.jobs
             .send(job)
             .map_err(|_| Fault::internal("the threads that evaluate rules are gone"))?;
-        answer
-            .recv()
-            .map_err(|_| Fault::internal("the rule engine panicked; the log has the place"))
+        answer.recv().map_err(|_| panicked())
     }
+}
+
+/// Runs one job on a thread of its own and waits for it: loading, which may take long and must not delay a batch, nor
+/// another tenant's loading.
+pub(crate) fn alone<R: Send + 'static>(
+    job: impl FnOnce(&Runtime) -> R + Send + 'static,
+) -> Result<R, Fault> {
+    let (reply, answer) = sync_channel(1);
+    start("rule-load".to_owned(), move |runtime| {
+        let _ = reply.send(job(runtime));
+    })?;
+    answer.recv().map_err(|_| panicked())
+}
+
+/// A thread that the engine can run on.
+fn start(name: String, body: impl FnOnce(&Runtime) + Send + 'static) -> Result<(), Fault> {
+    let failed = |e: std::io::Error| {
+        Fault::host(
+            FaultKind::Internal,
+            format_args!("no thread for rules: {e}"),
+        )
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    Builder::new()
+        .name(name)
+        .stack_size(STACK_BYTES)
+        .spawn(move || body(&runtime))
+        .map_err(failed)?;
+    Ok(())
+}
+
+fn panicked() -> Fault {
+    Fault::internal("the rule engine panicked; the log has the place")
 }
 
 fn work(queue: &Mutex<Receiver<Job>>, runtime: &Runtime) {
@@ -88,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_panic_fails_its_own_job_only() {
-        let pool = Pool::new("test", 1).expect("a pool");
+        let pool = Pool::new(1).expect("a pool");
         let fault = pool
             .run(|_| -> u8 { panic!("a defect") })
             .expect_err("it panicked");
@@ -98,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_caller_that_is_gone_does_not_free_the_thread() {
-        let pool = Arc::new(Pool::new("test", 1).expect("a pool"));
+        let pool = Arc::new(Pool::new(1).expect("a pool"));
         let (go, wait) = sync_channel::<()>(0);
         let (started, is_started) = sync_channel::<()>(0);
         let job: Job = Box::new(move |_| {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -12,13 +13,11 @@ use weir_model::port::RuleContext;
 use weir_model::{Digest, Fault, FaultKind, Limits, Span};
 use zen_engine::loader::{DecisionLoader, LoaderError, LoaderResponse};
 use zen_engine::model::DecisionContent;
-use zen_engine::{
-    Decision, DecisionGraphResponse, EvaluationError, EvaluationOptions, EvaluationTrace,
-};
+use zen_engine::{Decision, EvaluationError, EvaluationOptions};
 use zen_expression::Variable;
 
 use crate::memo::Cache;
-use crate::script::{Draw, OUT_OF_TIME};
+use crate::script::{CLOCK_WANTED, Clock, Draw, OUT_OF_TIME};
 use crate::unit::Unit;
 use crate::value::{Value, fingerprint};
 
@@ -41,6 +40,8 @@ pub(crate) struct Program {
     /// Of all of it.
     digest: Digest,
     runs: Runs,
+    /// Whether an evaluation has looked for the clock: then the next is not tried without one.
+    wants_clock: AtomicBool,
     limit: Span,
 }
 
@@ -49,10 +50,8 @@ pub(crate) struct Program {
 enum Runs {
     /// Expressions only: quicker to evaluate than to remember.
     Expressions,
-    /// Function nodes of the entry: each of them tells whether it used clock or randomness.
+    /// Function nodes, which tell when they look for clock or randomness.
     Functions,
-    /// Function nodes somewhere else.
-    Elsewhere,
     /// Function nodes in module form: they may do anything.
     Modules,
 }
@@ -80,8 +79,6 @@ impl Program {
         let mut units = std::iter::once(&entry).chain(asked.values());
         let runs = if units.clone().any(|unit| unit.modules().next().is_some()) {
             Runs::Modules
-        } else if asked.values().any(|unit| unit.has_functions()) {
-            Runs::Elsewhere
         } else if units.any(|unit| unit.has_functions()) {
             Runs::Functions
         } else {
@@ -94,6 +91,7 @@ impl Program {
             asked,
             digest,
             runs,
+            wants_clock: AtomicBool::new(false),
             limit: limits.rule_time,
         }
     }
@@ -107,48 +105,54 @@ impl Program {
         runtime: &Runtime,
         memo: &Memo,
     ) -> Result<Arc<Value>, Failure> {
-        let key = (self.runs == Runs::Functions).then(|| {
+        if self.runs == Runs::Functions && !self.wants_clock.load(Ordering::Relaxed) {
             let mut bytes = Vec::with_capacity(256);
             fingerprint(&input, &mut bytes);
-            Digest::of_parts([&self.digest.0[..], &bytes])
-        });
-        if let Some(known) = key.and_then(|key| memo.get(&key)) {
-            return Ok(known);
+            let key = Digest::of_parts([&self.digest.0[..], &bytes]);
+            if let Some(known) = memo.get(&key) {
+                return Ok(known);
+            }
+            match self.run(input.deep_clone(), &self.draw(None), runtime) {
+                Err(Failure::Evaluation(reason)) if reason.contains(CLOCK_WANTED) => {
+                    self.wants_clock.store(true, Ordering::Relaxed);
+                }
+                Err(failure) => return Err(failure),
+                Ok(value) => {
+                    let value = Arc::new(value);
+                    memo.put(key, value.clone(), value.bytes());
+                    return Ok(value);
+                }
+            }
         }
-        let draw = self.draw(row, context);
-        let (value, pure) = self.run(input, &draw, runtime)?;
-        let value = Arc::new(value);
-        if let Some(key) = key.filter(|_| pure) {
-            memo.put(key, value.clone(), value.bytes());
-        }
-        Ok(value)
-    }
-
-    fn draw(&self, row: u64, context: RuleContext) -> Draw {
-        let limit = i64::try_from(self.limit.get().as_millis()).unwrap_or(i64::MAX);
-        let now = clock_gettime(ClockId::Monotonic);
-        Draw {
+        let clock = Clock {
             time_ms: context.time.micros().div_euclid(1_000),
             seed: Digest::of_parts([&context.seed[..], &self.digest.0, &row.to_le_bytes()]),
-            limit_ms: (now.tv_sec * 1_000 + now.tv_nsec / 1_000_000).saturating_add(limit),
+        };
+        self.run(input, &self.draw(Some(clock)), runtime)
+            .map(Arc::new)
+    }
+
+    fn draw(&self, clock: Option<Clock>) -> Draw {
+        let limit = i64::try_from(self.limit.get().as_millis()).unwrap_or(i64::MAX);
+        Draw {
+            clock,
+            limit_ms: monotonic_ms().saturating_add(limit),
         }
     }
 
-    /// The result, and whether it is a function of the input alone.
     fn run(
         self: &Arc<Self>,
         input: Variable,
         draw: &Draw,
         runtime: &Runtime,
-    ) -> Result<(Value, bool), Failure> {
+    ) -> Result<Value, Failure> {
         let loader = Content {
             program: self.clone(),
             draw: *draw,
         };
         let decision = Decision::from(self.entry.graph(draw)).with_loader(Arc::new(loader));
-        // What function nodes report is in the trace.
         let options = EvaluationOptions {
-            trace: self.runs == Runs::Functions,
+            trace: false,
             max_depth: MAX_DEPTH,
         };
         let (began, cpu) = (Instant::now(), cpu_time());
@@ -177,8 +181,7 @@ impl Program {
             return Err(Failure::Fault(fault));
         }
         let answer = answer.map_err(|reason| Failure::Evaluation(reason.to_string()))?;
-        let value = Value::of(&answer.result).map_err(Failure::Evaluation)?;
-        Ok((value, self.used_nothing(&answer)))
+        Value::of(&answer.result).map_err(Failure::Evaluation)
     }
 
     /// Whether a limit was broken. CPU time decides, so that a busy machine is not a tenant's fault.
@@ -259,17 +262,6 @@ impl Program {
             text: format!("{text}{hint}"),
         }
     }
-
-    /// Whether every function node that ran reported that it used neither clock nor randomness.
-    fn used_nothing(&self, answer: &DecisionGraphResponse) -> bool {
-        let Some(EvaluationTrace::Graph(nodes)) = &answer.trace else {
-            return false;
-        };
-        self.entry.function_ids().filter_map(|id| nodes.get(id)).all(|node| {
-            let log = node.trace_data.as_ref().and_then(|data| data.dot("log"));
-            matches!(log.as_ref().map(Value::of), Some(Ok(Value::Array(log))) if log == [Value::Number(0.into())])
-        })
-    }
 }
 
 /// Why an evaluation failed, as the engine says it.
@@ -288,6 +280,12 @@ impl std::fmt::Display for Reason {
 struct Spent {
     cpu: Duration,
     wall: Duration,
+}
+
+/// The clock that `performance.timeOrigin` of the JavaScript engine is read from.
+fn monotonic_ms() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000 + now.tv_nsec / 1_000_000
 }
 
 /// CPU time of this thread.
@@ -316,6 +314,10 @@ impl DecisionLoader for Content {
         key: &'a str,
     ) -> Pin<Box<dyn Future<Output = LoaderResponse> + 'a + Send>> {
         let found = match self.program.asked.get(key) {
+            // Rules that ask rules many times over have no other place where they can be stopped.
+            _ if monotonic_ms() > self.draw.limit_ms => {
+                Err(LoaderError::NotFound(OUT_OF_TIME.to_owned()))
+            }
             Some(unit) => Ok(Arc::new(DecisionContent::Graph(unit.graph(&self.draw)))),
             None => Err(LoaderError::NotFound(key.to_owned())),
         };
@@ -336,7 +338,13 @@ mod tests {
             ],
             "edges": [{"id": "e", "sourceId": "i", "targetId": "f"}],
         });
-        let unit = Unit::load("r.json", rule.to_string().as_bytes(), runtime).expect("a good rule");
+        let unit = Unit::load(
+            "r.json",
+            rule.to_string().as_bytes(),
+            runtime,
+            Instant::now() + Duration::from_secs(60),
+        )
+        .expect("a good rule");
         Arc::new(Program::new(
             "r.json",
             Arc::new(unit),
@@ -376,9 +384,8 @@ mod tests {
     fn results_of_pure_evaluations_are_remembered() {
         for source in [
             "function handler(i) { return { a: i.n + 1 } }",
-            "function handler(i) { console.log('hello'); return { a: new Date(i.n).toISOString() } }",
-            "function handler(i, { dayjs }) { return { a: dayjs(i.n).toISOString(), b: Date.UTC(2026, 1) } }",
-            "function handler(i) { if (i.n === 2) return { a: Date.now() }; return { a: 1 } }",
+            "function handler(i) { console.log('hello'); return { a: Math.max(i.n, 7) } }",
+            "function handler(i, { Big }) { return { a: new Big(i.n).plus('0.1') } }",
         ] {
             assert!(remembered(source), "{source}");
         }
@@ -392,6 +399,9 @@ mod tests {
             "function handler(i) { Date(); return { a: 1 } }",
             "function handler(i) { return { a: Math.random() } }",
             "function handler(i, { moment }) { return { a: moment().valueOf() } }",
+            "function handler(i) { try { Math.random() } catch {} return { a: 1 } }",
+            "let a; try { a = Date } catch { a = 1 } function handler(i) { return { a: i.n } }",
+            "function handler(i) { if (i.n === 2) return { a: Date.now() }; return { a: 1 } }",
             "const began = Date.now(); function handler(i) { return { a: began } }",
             "function handler(i) { return { a: Math['ran' + 'dom']() } }",
             "function handler(i) { return { toJSON() { return { a: Reflect.construct(Date, []) } } } }",

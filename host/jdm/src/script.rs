@@ -1,11 +1,11 @@
 //! The text that a function node runs as.
 //!
 //! The engine compiles a node's source anew for each evaluation, in a runtime of its own, so the source is where time and
-//! seed can be given without the handler seeing them in its input. `script/handler.js` gets them as arguments, replaces
-//! the clock and `Math.random`, evaluates the node's source and puts itself in the place of what the engine calls.
+//! seed can be given without the handler seeing them in its input. `script/handler.js` gets them as arguments, puts its
+//! own clock and `Math.random` in place, evaluates the node's source and puts itself in the place of what the engine calls.
 //!
-//! It also reports whether clock or randomness were used. A run that used neither is a function of its input: nothing
-//! survives in a runtime that is made for one run.
+//! Without a clock the script is shorter, and a run that looks for one fails with [`CLOCK_WANTED`]. A run that does not
+//! fail so is a function of its input: nothing survives in a runtime that is made for one run.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,17 +13,19 @@ use weir_model::Digest;
 
 use crate::value::quoted;
 
-/// What a handler throws when the evaluation had used up its time before the node began.
+/// What a run fails with when the evaluation had used up its time before the node began.
 pub(crate) const OUT_OF_TIME: &str = "weir:rule_time";
+/// What a run without a clock fails with when it looks for the time or a random number, whatever its source catches.
+pub(crate) const CLOCK_WANTED: &str = "weir:clock";
 
-static CLOCK: LazyLock<String> = LazyLock::new(|| code(include_str!("script/clock.js")));
-static DATE: LazyLock<String> = LazyLock::new(|| quoted(&code(include_str!("script/date.js"))));
-static OLDER: LazyLock<String> = LazyLock::new(|| {
-    let handler = code(include_str!("script/handler.js"));
-    format!("{handler}({},{},", *CLOCK, *DATE)
+static HANDLER: LazyLock<String> = LazyLock::new(|| code(include_str!("script/handler.js")));
+static CLOCK: LazyLock<String> = LazyLock::new(|| {
+    let clock = code(include_str!("script/clock.js"));
+    let date = quoted(&code(include_str!("script/date.js")));
+    format!("({clock})({date},")
 });
 
-/// A script without its comments: it is compiled in every evaluation.
+/// A script without its comments: it is compiled in every evaluation, which takes 100 us a kilobyte.
 fn code(text: &str) -> String {
     text.lines()
         .filter(|line| !line.starts_with("//"))
@@ -31,24 +33,37 @@ fn code(text: &str) -> String {
         .join("\n")
 }
 
-/// What a node may know beside its input, and until when it may start.
+/// What nodes may know beside their input, and until when they may start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draw {
-    /// Milliseconds since 1970.
-    pub(crate) time_ms: i64,
-    /// Of this evaluation.
-    pub(crate) seed: Digest,
+    /// None: a function node that looks for one ends the evaluation.
+    pub(crate) clock: Option<Clock>,
     /// On the machine's monotonic clock, in milliseconds.
     pub(crate) limit_ms: i64,
 }
 
-impl Draw {
-    /// `time,a,b,c,d` of one node.
-    fn arguments(&self, node: &str) -> String {
+/// Time and randomness of one evaluation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    /// Milliseconds since 1970.
+    pub(crate) time_ms: i64,
+    /// Of this evaluation.
+    pub(crate) seed: Digest,
+}
+
+impl Clock {
+    /// The clock as JavaScript, for one node.
+    fn script(&self, node: &str) -> String {
         let seed = Digest::of_parts([&self.seed.0[..], node.as_bytes()]).0;
         let word = |i: usize| u32::from_le_bytes([seed[i], seed[i + 1], seed[i + 2], seed[i + 3]]);
-        let Self { time_ms, .. } = self;
-        format!("{time_ms},{},{},{},{}", word(0), word(4), word(8), word(12))
+        let (clock, time) = (&*CLOCK, self.time_ms);
+        format!(
+            "{clock}{time},{},{},{},{})",
+            word(0),
+            word(4),
+            word(8),
+            word(12)
+        )
     }
 }
 
@@ -68,23 +83,31 @@ impl Source {
 
     /// The text for one evaluation.
     pub(crate) fn ready(&self, node: &str, draw: &Draw) -> Arc<str> {
-        let arguments = draw.arguments(node);
+        let clock = draw.clock.map(|clock| clock.script(node));
         match self {
             Self::Older(literal) => {
-                format!("{}{literal},{arguments},{},0)", *OLDER, draw.limit_ms).into()
+                let clock = clock.as_deref().unwrap_or("0");
+                format!("{}({literal},{},{clock},0)", *HANDLER, draw.limit_ms).into()
             }
-            Self::Module(source) => {
-                let clock = &*CLOCK;
-                let date = &*DATE;
-                format!("({clock})({date},{arguments},()=>\"\");{source}").into()
-            }
+            Self::Module(source) => match clock {
+                Some(clock) => format!(
+                    "{{const[get,draw]={clock}(()=>\"\");\
+                     Object.defineProperty(globalThis,\"Date\",{{configurable:true,get}});Math.random=draw}}{source}"
+                )
+                .into(),
+                None => source.clone(),
+            },
         }
     }
 
-    /// The text that answers what the source defines instead of running it: `{kind, broken: {words, line}}`,
-    /// `line` being that of a syntax error.
+    /// The text that answers what the source defines instead of running it: `{kind, broken: {words, line}}`, `line` being
+    /// that of a syntax error.
     pub(crate) fn definition(source: &str) -> Arc<str> {
-        let literal = quoted(source);
-        format!("{}{literal},0,0,0,0,0,{},1)", *OLDER, i64::MAX).into()
+        let clock = Clock {
+            time_ms: 0,
+            seed: Digest([0; 32]),
+        };
+        let (clock, limit) = (clock.script(""), i64::MAX);
+        format!("{}({},{limit},{clock},1)", *HANDLER, quoted(source)).into()
     }
 }

@@ -9,6 +9,10 @@ use weir_model::Problem;
 use crate::schema;
 use crate::value::shorten;
 
+/// Nodes and edges of one graph. The engine walks it by recursion, anew in each evaluation.
+const MAX_NODES: usize = 1_000;
+const MAX_EDGES: usize = 10_000;
+
 /// Reads a JSON file. One that ends too early may still be in writing.
 pub(crate) fn read<T: serde::de::DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|e| {
@@ -74,6 +78,15 @@ impl Check<'_> {
                 "imports of other documents are not supported",
                 "remove them",
             );
+        }
+        for (what, is, most) in [
+            ("nodes", nodes.len(), MAX_NODES),
+            ("edges", edges.len(), MAX_EDGES),
+        ] {
+            if is > most {
+                let message = format!("there are {is} {what}, and {most} are allowed");
+                return self.say(what, message, "split the rule into several");
+            }
         }
         let mut names: BTreeMap<&str, &str> = BTreeMap::new();
         let mut inputs = 0;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rust_decimal::prelude::ToPrimitive;
 use tokio::runtime::Runtime;
@@ -39,7 +40,12 @@ struct Function {
 
 impl Unit {
     /// Reads, checks and compiles a file.
-    pub(crate) fn load(file: &str, bytes: &[u8], runtime: &Runtime) -> Result<Self, Vec<Problem>> {
+    pub(crate) fn load(
+        file: &str,
+        bytes: &[u8],
+        runtime: &Runtime,
+        until: Instant,
+    ) -> Result<Self, Vec<Problem>> {
         let json: serde_json::Value = shape::read(file, bytes).map_err(|p| vec![p])?;
         let problems = shape::check(file, &json);
         if !problems.is_empty() {
@@ -59,6 +65,13 @@ impl Unit {
         };
         for node in &graph.nodes {
             check.node(node, runtime);
+            if Instant::now() > until {
+                let late = Problem::new(file, "checking the rule takes longer than compile_time");
+                check
+                    .problems
+                    .push(late.fix("make it define its functions quicker, or split it"));
+                break;
+            }
         }
         if !check.problems.is_empty() {
             return Err(check.problems);
@@ -112,13 +125,6 @@ impl Unit {
     /// Whether it has function nodes.
     pub(crate) fn has_functions(&self) -> bool {
         !self.functions.is_empty()
-    }
-
-    /// Ids of the function nodes.
-    pub(crate) fn function_ids(&self) -> impl Iterator<Item = &str> {
-        self.functions
-            .iter()
-            .map(|f| &*self.graph.nodes[f.index].id)
     }
 
     /// How a node is called.
@@ -291,7 +297,7 @@ impl Check<'_> {
             Ok(Definition::Other(kind)) => {
                 (format!("its handler is no function but {kind}"), WRITE)
             }
-            Ok(Definition::Broken { words, line }) if module_syntax(source, line) => (
+            Ok(Definition::Broken { words, line }) if module_syntax(source, &words, line) => (
                 format!(
                     "export and import cannot be used in this form of a function node ({words})"
                 ),
@@ -405,16 +411,13 @@ fn definition(source: &str, runtime: &Runtime) -> Result<Definition, String> {
     })
 }
 
-/// Whether the line of a syntax error is one of a module. Words a problem that is there in any case.
-fn module_syntax(source: &str, line: usize) -> bool {
-    let text = line
-        .checked_sub(1)
-        .and_then(|i| source.lines().nth(i))
-        .unwrap_or("");
-    let mut words = text
-        .split(|c: char| !c.is_alphanumeric() && c != '_' && c != '$')
-        .filter(|w| !w.is_empty());
-    words
-        .next()
-        .is_some_and(|word| matches!(word, "export" | "import"))
+/// Whether a syntax error is that of a module: the engine says so of `export`, and of `import` only that it did not expect
+/// what follows. Words a problem that is there in any case.
+fn module_syntax(source: &str, words: &str, line: usize) -> bool {
+    let line = line.checked_sub(1).and_then(|i| source.lines().nth(i));
+    let first = line.and_then(|text| {
+        text.split(|c: char| !c.is_alphanumeric())
+            .find(|w| !w.is_empty())
+    });
+    words.contains("keyword: export") || matches!(first, Some("export" | "import"))
 }

@@ -1,34 +1,31 @@
-((clock,date,source,time,a,b,c,d,limit,check)=>{
-const G=globalThis,keys=Object.keys,isArray=Array.isArray,text=JSON.stringify,Later=Promise,run=eval;
+((source,limit,clock,check)=>{
+const G=globalThis,O=Object,define=O.defineProperty,keys=O.keys,isArray=Array.isArray,text=JSON.stringify,Later=Promise,run=eval;
 if(G.performance.timeOrigin>limit)throw"weir:rule_time";
-let input;
-const used=clock(date,time,a,b,c,d,()=>{try{return text(input)||""}catch{return""}});
+let input,used,handler,broken;
+// Without a clock, whoever looks for one ends the run, whatever it does about that: the host runs it again with one.
+const none=()=>{used=1;throw 0},[date,draw]=clock?clock(()=>input):[none,none];
+delete G.performance;
+delete G.now;
 G.console={log(){}};
-const line=e=>{const at=/<input>:(\d+):/.exec(e.stack||"");return at?+at[1]:0};
-const words=e=>{try{
-if(e===null||typeof e!=="object")return String(e);
-if(!("message"in e))return text(e);
-const at=line(e);
-return(e.name||"Error")+": "+e.message+(at?" (line "+at+")":"")
-}catch{return"something that has no text"}};
+define(G,"Date",{configurable:true,get:()=>date(),set(value){define(G,"Date",{value,writable:true,configurable:true})}});
+Math.random=()=>draw();
+const line=e=>+(/<input>:(\d+):/.exec(e.stack)||[0,0])[1];
+const words=e=>O(e)!==e?String(e):"message"in e?e.name+": "+e.message+(line(e)?" (near line "+line(e)+")":""):text(e);
 // The engine keeps objects of more than 32 fields in no order: give them one.
 const settle=v=>{
-if(v===null||typeof v!=="object")return v;
+if(O(v)!==v)return v;
 if(isArray(v)){for(let i=0;i<v.length;i++)v[i]=settle(v[i]);return v}
-const names=keys(v);
-if(names.length<=32){for(const n of names)v[n]=settle(v[n]);return v}
-const out={};
-for(const n of names.sort())out[n]=settle(v[n]);
-return out};
-let handler,broken;
+let n=keys(v),o=v;
+if(n.length>32){o={};n.sort()}
+for(const k of n)o[k]=settle(v[k]);
+return o};
 try{handler=run('"use strict";'+source+'\n;typeof handler==="undefined"?void 0:handler')}catch(e){broken={words:words(e),line:e instanceof SyntaxError?line(e):0}}
 // The engine calls main; a source cannot put its own in its place.
-Object.defineProperty(G,"main",{writable:false,configurable:false,value:i=>{
+define(G,"main",{writable:false,configurable:false,value:i=>{
 if(check)return text({output:{kind:typeof handler,broken},log:[]});
-if(broken)throw broken.words;
-input=settle(i);
-let out,json;
-try{out=handler(input,{moment:G.dayjs,dayjs:G.dayjs,Big:G.Big,env:{}});json=text(out)}catch(e){throw words(e)}
-if(out instanceof Later)throw"handler is async, which a function node in the older form cannot be";
-if(json===void 0)throw"handler returned nothing";
-return'{"output":'+json+',"log":['+used()+"]}"}})})
+let out,json,why=broken&&broken.words;
+try{if(!why){input=settle(i);out=handler(input,{moment:G.dayjs,dayjs:G.dayjs,Big:G.Big,env:{}});json=text(out);
+why=out instanceof Later?"handler is async, which a function node in the older form cannot be":json===void 0&&"handler returned nothing"}}catch(e){why=words(e)}
+if(used)throw"weir:clock";
+if(why)throw why;
+return'{"output":'+json+',"log":[]}'}})})

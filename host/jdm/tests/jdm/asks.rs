@@ -171,3 +171,35 @@ fn an_asked_rule_that_runs_for_each_element_draws_anew_for_each() {
     drawn.dedup();
     assert_eq!(drawn.len(), 3, "{got}");
 }
+
+#[test]
+fn rules_that_ask_rules_many_times_over_load_and_are_stopped() {
+    // 60 nodes of r ask a, 60 of a ask b ...: 60^4 evaluations of d.
+    let wide = |key: &str| {
+        let nodes: Vec<_> = (0..60)
+            .map(|i| {
+                let mut node = ask(key);
+                node["id"] = json!(format!("n{i}"));
+                node
+            })
+            .collect();
+        graph(&nodes).to_string()
+    };
+    let files = [
+        ("r", wide("a")),
+        ("a", wide("b")),
+        ("b", wide("c")),
+        ("c", wide("d")),
+        ("d", constant("1")),
+    ];
+    let files: Vec<_> = files
+        .iter()
+        .map(|(name, text)| (format!("rules/{name}.json"), text.as_str()))
+        .collect();
+    let files: Vec<_> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), *text))
+        .collect();
+    let fault = fault(&load(&ruleset(&files)), &RuleCall::default());
+    assert_eq!(fault.field.as_deref(), Some("rule_time"), "{fault}");
+}

@@ -280,14 +280,14 @@ fn a_source_that_does_not_run_is_refused_with_the_line() {
     )]));
     assert!(
         message.starts_with("its source does not run: SyntaxError: ")
-            && message.ends_with("(line 2)"),
+            && message.ends_with("(near line 2)"),
         "{message}"
     );
     assert_eq!(fix, "correct the source");
     let (_, message, _) = said(&graph(&[function("let a = null.b; function handler() {}")]));
     assert_eq!(
         message,
-        "its source does not run: TypeError: cannot read property 'b' of null (line 1)"
+        "its source does not run: TypeError: cannot read property 'b' of null (near line 1)"
     );
     let (_, message, _) = said(&graph(&[function("while (true) {} function handler() {}")]));
     assert_eq!(
@@ -367,4 +367,43 @@ fn the_size_of_a_file_is_bounded() {
         format!("the file has {size} bytes, and rule_bytes is {}", size - 1)
     );
     assert_eq!(all[0].field, "rule_bytes");
+}
+
+#[test]
+fn the_number_of_nodes_is_bounded_and_so_is_the_number_of_problems() {
+    let many = |n: usize| {
+        let nodes: Vec<_> = (0..n)
+            .map(|i| {
+                let mut node = expressions(&[("a", "1 +")]);
+                node["id"] = json!(format!("n{i}"));
+                node
+            })
+            .collect();
+        graph(&nodes)
+    };
+    assert_eq!(
+        said(&many(999)).1,
+        "there are 1001 nodes, and 1000 are allowed"
+    );
+    let all = problems(&one(&many(150)));
+    assert_eq!(all.len(), 101);
+    assert_eq!(all[100].message, "there are 50 more problems in this file");
+}
+
+#[test]
+fn checking_ends_with_compile_time() {
+    let mut nodes = Vec::new();
+    for i in 0..20 {
+        let mut node = function("while (true) {} function handler() {}");
+        node["id"] = json!(format!("n{i}"));
+        nodes.push(node);
+    }
+    let mut ruleset = one(&graph(&nodes));
+    ruleset.limits.compile_time = weir_model::Span::millis(700);
+    let all = problems(&ruleset);
+    assert!(all.len() < 6, "{all:?}");
+    assert_eq!(
+        all[all.len() - 1].message,
+        "checking the rule takes longer than compile_time"
+    );
 }

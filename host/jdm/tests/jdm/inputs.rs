@@ -58,7 +58,7 @@ fn a_decision_table_compares_every_kind_of_number_as_a_number() {
         Arc::new(Float64Array::from(vec![50.0, 9.0, 10.0])),
         Arc::new(Float32Array::from(vec![50.5, 9.25, 10.125])),
         // Texts would compare "100.00" below "50".
-        decimals(vec![100_00, 9_00, 10_00], 10, 2),
+        decimals(vec![10_000, 900, 1_000], 10, 2),
         decimals(
             vec![
                 50_000_000_000,
@@ -89,6 +89,25 @@ fn a_decision_table_compares_every_kind_of_number_as_a_number() {
         &[("level", Kind::Text)],
     );
     assert_eq!(texts(&ask_rule(&rules, &nine), 0), ["nine"]);
+}
+
+#[test]
+fn a_table_that_is_large_enough_for_an_index_finds_decimals_too() {
+    let rows: Vec<[String; 2]> = (0..20)
+        .map(|i| [format!("{i}.5"), format!("\"row {i}\"")])
+        .collect();
+    let rows: Vec<Vec<&str>> = rows
+        .iter()
+        .map(|row| row.iter().map(String::as_str).collect())
+        .collect();
+    let rows: Vec<&[&str]> = rows.iter().map(Vec::as_slice).collect();
+    let rules = load(&one(&graph(&[table(&["n"], &["found"], &rows)])));
+    let n = decimals(vec![7_500, 19_500, 7_501], 10, 3);
+    let call = each(
+        RecordBatch::try_from_iter([("n", n)]).expect("rows"),
+        &[("found", Kind::Text)],
+    );
+    assert_eq!(texts(&ask_rule(&rules, &call), 0), ["row 7", "row 19", "-"]);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! What the rule engine promises, a file for each group of promises.
 
+// A test says by expect what it takes for granted.
+#![allow(clippy::expect_used, clippy::panic)]
+
 mod answers;
 mod asks;
 mod cases;
