@@ -69,7 +69,8 @@ pub fn build(
         queries: lake.clone(),
         ledger: Some(ledger.clone()),
     };
-    let rulesets = FolderStore::open(store_config(config, store, data.join("rulesets")), Arc::new(admit), clock.clone())?;
+    let rulesets =
+        FolderStore::open(store_config(config, store, data.join("rulesets")), Arc::new(admit), clock.clone())?;
     let rows = lake.clone();
     let sources = Connectors::new(
         data.join("spool"),

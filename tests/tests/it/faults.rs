@@ -61,7 +61,8 @@ fn run(runtime: &tokio::runtime::Handle, seed: Option<u64>) -> Ran {
         Some(seeded) => seeded.clone(),
         None => Arc::new(NoFaults),
     };
-    let store = OneScenario::new("", plugin());
+    // More attempts than faults: a batch that ends the host too often would park.
+    let store = OneScenario::new("attempts = 100", plugin());
     let mut order = seed.unwrap_or(0);
     let start = |clock: &VirtualClock| -> Opened {
         loop {

@@ -55,8 +55,12 @@ fn starter_data_gives_the_alarms_of_the_spec_and_another_reader_agrees() {
     assert_eq!(example.minute(&live), 1);
     // 12:00 sees 11:58 and 11:59; 12:01 sees 11:59 again and 12:00: a minute is reported once per outcome.
     let expected = vec![
-        warning("11:58", 1), critical("11:58", 1), warning("11:59", 1), critical("11:59", 1),
-        warning("12:00", 2), critical("12:00", 2),
+        warning("11:58", 1),
+        critical("11:58", 1),
+        warning("11:59", 1),
+        critical("11:59", 1),
+        warning("12:00", 2),
+        critical("12:00", 2),
     ];
     assert_eq!(results(&example, &live), expected);
 
@@ -65,10 +69,13 @@ fn starter_data_gives_the_alarms_of_the_spec_and_another_reader_agrees() {
         events.iter().map(|e| (e.alarm.key.clone(), e.change, e.alarm.severity, e.batch)).collect();
     opened.sort();
     let key = |n: &str| vec![format!("Edge-RouterA-0{n}"), format!("203.0.113.{n}")];
-    assert_eq!(opened, [
-        (key("33"), AlarmChange::Opened, Severity::Warning, BatchId(1)),
-        (key("34"), AlarmChange::Opened, Severity::Critical, BatchId(1)),
-    ]);
+    assert_eq!(
+        opened,
+        [
+            (key("33"), AlarmChange::Opened, Severity::Warning, BatchId(1)),
+            (key("34"), AlarmChange::Opened, Severity::Critical, BatchId(1)),
+        ]
+    );
     let alarms = live.host.alarms(None, false).unwrap();
     assert_eq!(alarms.iter().map(|a| a.count).collect::<Vec<_>>(), [2, 2], "the second batch raised them again");
     let head = live.built.ledger.head(&RunKey::live(example.scenario())).unwrap().unwrap();
@@ -117,10 +124,10 @@ fn an_edited_rule_and_a_new_plugin_are_in_the_next_batch_and_state_is_still_ther
     let lowered = |minute| row("34", 50, "Warning", "Threshold >= 10", minute, 2);
     assert_eq!(seen, [lowered("11:59"), warning("12:00", 2), lowered("12:00")]);
     let events = live.host.events(&[("netops/s1-syslog".to_owned(), BatchId(1))].into(), 100, 0).unwrap().events;
-    assert_eq!(events.iter().map(|e| (e.change, e.alarm.severity)).collect::<Vec<_>>(), [(
-        AlarmChange::Lowered,
-        Severity::Warning
-    )]);
+    assert_eq!(
+        events.iter().map(|e| (e.change, e.alarm.severity)).collect::<Vec<_>>(),
+        [(AlarmChange::Lowered, Severity::Warning)]
+    );
     assert_eq!(events[0].ruleset, second.ruleset.unwrap());
 
     let plugin = second.plugin.unwrap();

@@ -78,7 +78,11 @@ impl Example {
             runtime: Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(),
         };
         assemble(&example.store());
-        example.edit("netops/s1-syslog/scenario.toml", "trigger = { interval = \"10s\" }", "trigger = { interval = \"1m\" }");
+        example.edit(
+            "netops/s1-syslog/scenario.toml",
+            "trigger = { interval = \"10s\" }",
+            "trigger = { interval = \"1m\" }",
+        );
         example
     }
     pub fn store(&self) -> PathBuf {
@@ -112,11 +116,13 @@ impl Example {
     pub fn open_with(&self, faults: Arc<dyn FaultPoints>) -> Live {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let config = self.config();
-        let built =
-            wiring::build(&config, &self.store(), clock, faults, self.runtime.handle().clone()).expect("the engines open");
+        let built = wiring::build(&config, &self.store(), clock, faults, self.runtime.handle().clone())
+            .expect("the engines open");
         let host = Host::new(built.engines.clone(), wiring::pace(&config));
         let live = Live { built, host };
-        self.until(&live, "the store has settled", |v| v.pending.is_none() && (v.active.is_some() || v.rejected.is_some()));
+        self.until(&live, "the store has settled", |v| {
+            v.pending.is_none() && (v.active.is_some() || v.rejected.is_some())
+        });
         live.host.reconcile().unwrap();
         live
     }

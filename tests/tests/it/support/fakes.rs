@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use arrow_array::{Int64Array, RecordBatch, TimestampMicrosecondArray};
 use weir_model::port::{
-    AlarmType, BatchHost, BatchInputs, Decode, Decoded, Description, Detection, DetectFailure, Detector, Journal, OpenSource,
-    OutputDecl, Payload, PollLimit, Polled, Prepared, Queries, RuleAnswer, RuleCall, RuleContext, RuleStore, Rules,
-    ScenarioView, Source, Sources, StreamView, Usage, Verdict,
+    AlarmType, BatchHost, BatchInputs, Decode, Decoded, Description, DetectFailure, Detection, Detector, Journal,
+    OpenSource, OutputDecl, Payload, PollLimit, Polled, Prepared, Queries, RuleAnswer, RuleCall, RuleContext,
+    RuleStore, Rules, ScenarioView, Source, Sources, StreamView, Usage, Verdict,
 };
 use weir_model::stream::StreamMeta;
 use weir_model::{
-    CallError, DataError, Digest, Fault, FaultPoints, FieldDef, Kind, Limits, Manifest, Name, OffsetRange, Offsets, Ruleset,
-    Scalar, ScenarioId, StreamDef, StreamId, TenantConfig, Time,
+    CallError, DataError, Digest, Fault, FaultPoints, FieldDef, Kind, Limits, Manifest, Name, OffsetRange, Offsets,
+    Ruleset, Scalar, ScenarioId, StreamDef, StreamId, TenantConfig, Time,
 };
 
 pub fn name(text: &str) -> Name {
@@ -70,10 +70,12 @@ impl Source for Counting {
         }
         let range = OffsetRange { partition: 0, from: self.at, to };
         let offsets: Vec<u64> = (self.at..to).collect();
-        let at: TimestampMicrosecondArray = offsets.iter().map(|o| Some(i64::try_from(*o).unwrap() * 1_000_000)).collect();
+        let at: TimestampMicrosecondArray =
+            offsets.iter().map(|o| Some(i64::try_from(*o).unwrap() * 1_000_000)).collect();
         let value: Int64Array = offsets.iter().map(|o| Some(i64::try_from(o * 7 % 10).unwrap())).collect();
         let rows =
-            RecordBatch::try_new(counting_stream().schema(), vec![Arc::new(at.with_timezone("UTC")), Arc::new(value)]).unwrap();
+            RecordBatch::try_new(counting_stream().schema(), vec![Arc::new(at.with_timezone("UTC")), Arc::new(value)])
+                .unwrap();
         self.at = to;
         Ok(Some(Polled { range, payload: Payload::Rows { rows, offsets } }))
     }
@@ -161,7 +163,13 @@ impl Rules for NoRules {
 
 struct InputOnly;
 impl Queries for InputOnly {
-    fn run(&self, _: &str, _: &BatchInputs, _: &[(String, Scalar)], _: &[(String, RecordBatch)]) -> Result<RecordBatch, CallError> {
+    fn run(
+        &self,
+        _: &str,
+        _: &BatchInputs,
+        _: &[(String, Scalar)],
+        _: &[(String, RecordBatch)],
+    ) -> Result<RecordBatch, CallError> {
         Err(DataError::Undeclared.into())
     }
     fn input(&self, name: &str, inputs: &BatchInputs) -> Result<RecordBatch, CallError> {
@@ -307,4 +315,3 @@ pub fn detection(row: &[(&str, i64)], alarms: Vec<weir_model::AlarmRaise>) -> De
         usage: Usage::default(),
     }
 }
-
