@@ -1,1 +1,70 @@
-//! stub
+//! Sources: where the rows of streams come from, and how bytes become rows.
+//!
+//! `generate` makes rows by SQL, one query a tick; `files` reads the files of a folder, each once. Both can be read again
+//! from any position that has not been released.
+
+pub mod decode;
+pub mod files;
+pub mod generate;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use weir_model::port::{Journal, OpenSource, RowMaker, Sources};
+use weir_model::stream::{SourceDef, StreamDef, StreamMeta};
+use weir_model::{Fault, FaultKind, FaultPoints, Offsets, Problem, StreamId};
+
+/// Plans the SQL of a `generate` source: SQL, schema of its rows, and the file that it stands in.
+pub type MakeRows = dyn Fn(&str, SchemaRef, &str) -> Result<Arc<dyn RowMaker>, Problem> + Send + Sync;
+
+/// Opens sources.
+pub struct Connectors {
+    spool: PathBuf,
+    store: PathBuf,
+    make_rows: Arc<MakeRows>,
+    faults: Arc<dyn FaultPoints>,
+}
+
+impl Connectors {
+    /// `spool`: folder of this host's own, for what may vanish at the source. `store`: the rule store; a relative path of
+    /// a `files` source is taken from its tenant's folder there.
+    pub fn new(spool: PathBuf, store: PathBuf, make_rows: Arc<MakeRows>, faults: Arc<dyn FaultPoints>) -> Arc<Self> {
+        Arc::new(Self { spool, store, make_rows, faults })
+    }
+}
+
+impl Sources for Connectors {
+    fn open(
+        &self,
+        id: &StreamId,
+        def: &StreamDef,
+        meta: &StreamMeta,
+        from: &Offsets,
+        journal: Arc<dyn Journal>,
+    ) -> Result<OpenSource, Fault> {
+        let decode = Box::new(decode::Json::new(def));
+        match &def.source {
+            SourceDef::Generate { sql, interval, rate, .. } => {
+                let file = format!("{}/streams/{}.toml", id.tenant, id.stream);
+                let maker = (self.make_rows)(sql, def.schema(), &file).map_err(fault_of)?;
+                let every = generate::every(*interval, *rate).map_err(|e| e.file(file))?;
+                Ok((Box::new(generate::Generate::new(maker, def.schema(), meta.anchor, every, from)), decode))
+            }
+            SourceDef::Files { path, format: _, include, settle } => {
+                let config = files::FilesConfig {
+                    folder: self.store.join(id.tenant.as_str()).join(path),
+                    include: include.clone(),
+                    settle: settle.get(),
+                    spool: self.spool.join(id.tenant.as_str()).join(id.stream.as_str()),
+                };
+                Ok((Box::new(files::Files::open(config, from, journal, self.faults.clone())?), decode))
+            }
+        }
+    }
+}
+
+fn fault_of(problem: Problem) -> Fault {
+    let fault = Fault::tenant(FaultKind::Config, &problem.message).file(&problem.file).field(&problem.field);
+    if problem.fix.is_empty() { fault } else { fault.fix(&problem.fix) }
+}

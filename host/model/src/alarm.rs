@@ -116,7 +116,7 @@ pub struct AlarmState {
 
 /// What happened to an alarm in a batch. An update of an open alarm with the same severity is no row of
 /// `alarm_events`: count and last_seen move in the current state only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
 pub enum AlarmChange {

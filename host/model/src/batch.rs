@@ -105,16 +105,18 @@ pub struct Plan {
     /// Grid times between N - 1 and this one that were not run.
     #[serde(default)]
     pub skipped: Option<Skipped>,
+    /// Grid times that this run has left out so far, these included.
+    #[serde(default)]
+    pub skipped_total: u64,
+    /// Version of the plugin's state schema; a plugin with another one does not see this state.
+    #[serde(default)]
+    pub state_schema: Option<u32>,
 }
 
 impl Plan {
     /// The seed of everything random in the batch: of tenant, scenario and T, so that re-runs and replays agree.
     pub fn seed(&self) -> [u8; 32] {
-        Digest::of_parts([
-            self.key.scenario.to_string().as_bytes(),
-            &self.time.micros().to_le_bytes(),
-        ])
-        .0
+        Digest::of_parts([self.key.scenario.to_string().as_bytes(), &self.time.micros().to_le_bytes()]).0
     }
 }
 
@@ -204,7 +206,7 @@ pub struct Commit {
     pub events: Vec<AlarmEvent>,
     /// Rows for sinks, at most one entry per output.
     pub outputs: Vec<Output>,
-    /// Rows of the streams that the batch could see.
+    /// Rows of the streams that are new since the batch before, as Spark's `numInputRows` counts them.
     pub rows_in: u64,
     /// Alarms that the plugin raised.
     pub raised: u64,
@@ -240,7 +242,7 @@ pub struct BatchRecord {
     pub outputs: Vec<OutputSummary>,
     /// Number of changed state keys.
     pub state_changes: u64,
-    /// Rows of the streams that the batch could see.
+    /// Rows of the streams that are new since the batch before, as Spark's `numInputRows` counts them.
     pub rows_in: u64,
     /// Alarms that the plugin raised.
     pub raised: u64,

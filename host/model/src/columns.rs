@@ -48,9 +48,7 @@ pub fn kind_of(ty: &DataType) -> Kind {
         D::Int8 | D::Int16 | D::Int32 | D::Int64 | D::UInt8 | D::UInt16 | D::UInt32 => Kind::Int64,
         D::Time32(_) | D::Time64(_) | D::Duration(_) => Kind::Int64,
         D::Float16 | D::Float32 | D::Float64 => Kind::Float64,
-        D::UInt64 | D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) | D::Decimal256(..) => {
-            Kind::Decimal
-        }
+        D::UInt64 | D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..) | D::Decimal256(..) => Kind::Decimal,
         D::Utf8 | D::LargeUtf8 | D::Utf8View | D::Null => Kind::Text,
         D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => Kind::Bytes,
         D::Timestamp(..) => Kind::Timestamp,
@@ -132,13 +130,9 @@ impl std::str::FromStr for ColumnType {
     }
 }
 fn decimal(s: &str) -> Option<ColumnType> {
-    let (p, s) = s
-        .strip_prefix("decimal(")?
-        .strip_suffix(')')?
-        .split_once(',')?;
+    let (p, s) = s.strip_prefix("decimal(")?.strip_suffix(')')?.split_once(',')?;
     let (precision, scale) = (p.trim().parse().ok()?, s.trim().parse().ok()?);
-    let fits =
-        (1..=38).contains(&precision) && scale >= 0 && scale <= i8::try_from(precision).ok()?;
+    let fits = (1..=38).contains(&precision) && scale >= 0 && scale <= i8::try_from(precision).ok()?;
     fits.then_some(ColumnType::Decimal { precision, scale })
 }
 impl Serialize for ColumnType {
@@ -180,10 +174,7 @@ pub fn output_type(kind: Kind) -> DataType {
 /// The Arrow schema of declared output fields.
 pub fn output_schema(fields: &[FieldDef]) -> SchemaRef {
     Arc::new(Schema::new(
-        fields
-            .iter()
-            .map(|f| Field::new(&f.name, output_type(f.kind), f.nullable))
-            .collect::<Vec<_>>(),
+        fields.iter().map(|f| Field::new(&f.name, output_type(f.kind), f.nullable)).collect::<Vec<_>>(),
     ))
 }
 
@@ -195,7 +186,7 @@ pub enum Scalar {
     Null,
     Boolean(bool),
     Int64(i64),
-    Float64(f64),
+    Float64(#[serde(with = "float")] f64),
     /// Decimal text, such as `-12.50`.
     Decimal(String),
     Text(String),
@@ -217,5 +208,53 @@ impl Scalar {
             Self::Bytes(_) => Kind::Bytes,
             Self::Timestamp(_) => Kind::Timestamp,
         })
+    }
+}
+
+/// JSON has no NaN and no infinities, and serde_json writes them as null, which is no number when it is read back. They
+/// are written as text.
+mod float {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Text {
+        Number(f64),
+        Word(String),
+    }
+
+    pub fn serialize<S: Serializer>(v: &f64, s: S) -> Result<S::Ok, S::Error> {
+        if v.is_finite() { s.serialize_f64(*v) } else { s.serialize_str(&v.to_string()) }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+        match Text::deserialize(d)? {
+            Text::Number(v) => Ok(v),
+            Text::Word(w) => w.parse().map_err(D::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn floats_that_are_no_numbers_survive_json() {
+        for v in [1.5, f64::INFINITY, f64::NEG_INFINITY, -0.0] {
+            let text = serde_json::to_string(&Scalar::Float64(v)).unwrap();
+            assert_eq!(serde_json::from_str::<Scalar>(&text).unwrap(), Scalar::Float64(v), "{text}");
+        }
+        let nan = serde_json::to_string(&Scalar::Float64(f64::NAN)).unwrap();
+        assert!(matches!(serde_json::from_str(&nan).unwrap(), Scalar::Float64(v) if v.is_nan()));
+    }
+
+    #[test]
+    fn column_types_are_read_and_refused() {
+        assert_eq!("decimal(10, 2)".parse(), Ok(ColumnType::Decimal { precision: 10, scale: 2 }));
+        for bad in ["decimal(39,0)", "decimal(2,3)", "string", "Int64"] {
+            assert!(bad.parse::<ColumnType>().unwrap_err().starts_with(&format!("'{bad}' is no column type")));
+        }
     }
 }

@@ -37,17 +37,13 @@ impl fmt::Debug for Span {
 }
 /// A text that is no length of time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{0}' is not a length of time: write a number with a unit, such as \"90s\", \"15m\" or \"1h 30m\""
-)]
+#[error("'{0}' is not a length of time: write a number with a unit, such as \"90s\", \"15m\" or \"1h 30m\"")]
 pub struct BadSpan(pub String);
 
 impl FromStr for Span {
     type Err = BadSpan;
     fn from_str(s: &str) -> Result<Self, BadSpan> {
-        humantime::parse_duration(s)
-            .map(Self)
-            .map_err(|_| BadSpan(s.to_owned()))
+        humantime::parse_duration(s).map(Self).map_err(|_| BadSpan(s.to_owned()))
     }
 }
 impl Serialize for Span {

@@ -89,6 +89,8 @@ pub enum FaultKind {
     Disk,
     /// The wall clock jumped.
     ClockJump,
+    /// There is no scenario, stream, batch or ruleset of that name.
+    NotFound,
     /// What was asked for is beyond the replay horizon.
     NotReplayable,
     /// It was cancelled, because the host stops.
@@ -126,16 +128,7 @@ pub struct Fault {
 
 impl Fault {
     fn new(whose: Whose, retry: Retry, kind: FaultKind, message: impl fmt::Display) -> Self {
-        Self {
-            whose,
-            retry,
-            kind,
-            stage: None,
-            file: None,
-            field: None,
-            message: message.to_string(),
-            fix: None,
-        }
+        Self { whose, retry, kind, stage: None, file: None, field: None, message: message.to_string(), fix: None }
     }
     /// The tenant's, and the same again when tried again.
     pub fn tenant(kind: FaultKind, message: impl fmt::Display) -> Self {
@@ -253,17 +246,9 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        place(
-            f,
-            Some(&self.file),
-            Some(self.field.as_str()).filter(|s| !s.is_empty()),
-        )?;
+        place(f, Some(&self.file), Some(self.field.as_str()).filter(|s| !s.is_empty()))?;
         f.write_str(&self.message)?;
-        if self.fix.is_empty() {
-            Ok(())
-        } else {
-            write!(f, "; {}", self.fix)
-        }
+        if self.fix.is_empty() { Ok(()) } else { write!(f, "; {}", self.fix) }
     }
 }
 

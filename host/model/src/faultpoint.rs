@@ -41,8 +41,5 @@ impl FaultPoints for NoFaults {}
 
 /// The fault that a point answers with.
 pub fn injected(point: &'static str) -> Fault {
-    Fault::host(
-        FaultKind::Injected,
-        format_args!("fault asked for at {point}"),
-    )
+    Fault::host(FaultKind::Injected, format_args!("fault asked for at {point}"))
 }

@@ -16,12 +16,7 @@ pub struct Name(Arc<str>);
 impl Name {
     /// Checks and takes a name. The error says which rule it breaks.
     pub fn new(text: &str) -> Result<Self, BadName> {
-        let bad = |why| {
-            Err(BadName {
-                name: text.chars().take(80).collect(),
-                why,
-            })
-        };
+        let bad = |why| Err(BadName { name: text.chars().take(80).collect(), why });
         if text.is_empty() {
             return bad("it is empty");
         }
@@ -31,10 +26,7 @@ impl Name {
         if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
             return bad("it must begin with a letter or a digit");
         }
-        if !text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
-        {
+        if !text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
             return bad("only letters, digits, '_' and '-' are allowed");
         }
         Ok(Self(text.into()))
@@ -188,10 +180,7 @@ impl fmt::Debug for Digest {
 impl FromStr for Digest {
     type Err = BadName;
     fn from_str(s: &str) -> Result<Self, BadName> {
-        let bad = || BadName {
-            name: s.chars().take(80).collect(),
-            why: "a digest has 64 hexadecimal digits",
-        };
+        let bad = || BadName { name: s.chars().take(80).collect(), why: "a digest has 64 hexadecimal digits" };
         if s.len() != 64 || !s.is_ascii() {
             return Err(bad());
         }
@@ -272,10 +261,7 @@ impl FromStr for RunId {
             None if s == "live" => Ok(Self::Live),
             Some(("side", name)) => Ok(Self::Side(Name::new(name)?)),
             Some(("backfill", name)) => Ok(Self::Backfill(Name::new(name)?)),
-            _ => Err(BadName {
-                name: s.chars().take(80).collect(),
-                why: "a run is live, side:NAME or backfill:NAME",
-            }),
+            _ => Err(BadName { name: s.chars().take(80).collect(), why: "a run is live, side:NAME or backfill:NAME" }),
         }
     }
 }
@@ -302,10 +288,7 @@ pub struct RunKey {
 impl RunKey {
     /// The live run of a scenario.
     pub fn live(scenario: ScenarioId) -> Self {
-        Self {
-            scenario,
-            run: RunId::Live,
-        }
+        Self { scenario, run: RunId::Live }
     }
 }
 impl fmt::Display for RunKey {

@@ -67,8 +67,7 @@ impl Limits {
             }
             all.insert(name.clone(), value.clone());
         }
-        all.try_into()
-            .map_err(|e: toml::de::Error| e.message().to_owned())
+        all.try_into().map_err(|e: toml::de::Error| e.message().to_owned())
     }
 
     /// The smaller of both, limit by limit: what a scenario gets that asks for more than its tenant has.
@@ -118,6 +117,7 @@ impl Default for Limits {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::expect_used)]
     use super::*;
 
     #[test]
@@ -125,10 +125,7 @@ mod tests {
         let all = Limits::defaults();
         let patch: LimitsPatch = toml::from_str("alarms = 5\nrule_time = \"1s\"").expect("toml");
         let less = all.with(&patch).expect("known limits");
-        assert_eq!(
-            (less.alarms, less.rule_time, less.handles),
-            (5, Span::secs(1), all.handles)
-        );
+        assert_eq!((less.alarms, less.rule_time, less.handles), (5, Span::secs(1), all.handles));
         let capped = all.capped_by(&less);
         assert_eq!((capped.alarms, capped.rule_time), (5, Span::millis(500)));
     }
@@ -136,11 +133,6 @@ mod tests {
     #[test]
     fn an_unknown_limit_is_named() {
         let patch: LimitsPatch = toml::from_str("alarmz = 5").expect("toml");
-        assert!(
-            Limits::defaults()
-                .with(&patch)
-                .expect_err("unknown")
-                .starts_with("alarmz is no limit")
-        );
+        assert!(Limits::defaults().with(&patch).expect_err("unknown").starts_with("alarmz is no limit"));
     }
 }

@@ -173,10 +173,7 @@ pub struct LogText {
 
 impl From<&LogLine> for LogText {
     fn from(line: &LogLine) -> Self {
-        Self {
-            level: line.level.to_owned(),
-            message: line.message.clone(),
-        }
+        Self { level: line.level.to_owned(), message: line.message.clone() }
     }
 }
 
@@ -218,28 +215,14 @@ pub trait Service: Send + Sync {
     /// Whether it is ready.
     fn ready(&self) -> Readiness;
     /// Current alarms; of one scenario or all; cleared ones only when asked for.
-    fn alarms(
-        &self,
-        scenario: Option<&ScenarioId>,
-        cleared: bool,
-    ) -> Result<Vec<AlarmState>, Fault>;
+    fn alarms(&self, scenario: Option<&ScenarioId>, cleared: bool) -> Result<Vec<AlarmState>, Fault>;
     /// Alarm events after the given batches (`tenant/scenario` -> N), at most `limit`. An absent scenario starts at its
     /// beginning; `wait_ms` waits that long for the first one.
-    fn events(
-        &self,
-        after: &BTreeMap<String, BatchId>,
-        limit: usize,
-        wait_ms: u64,
-    ) -> Result<Events, Fault>;
-    /// SQL over lake tables, hot windows (by stream name) and current alarms (`current_alarms`) of a tenant.
+    fn events(&self, after: &BTreeMap<String, BatchId>, limit: usize, wait_ms: u64) -> Result<Events, Fault>;
+    /// SQL over a tenant's lake tables (by name), hot windows (`hot_STREAM`) and alarms (`current_alarms`).
     fn query(&self, tenant: &Name, sql: &str) -> Result<Rows, Fault>;
     /// Batches of a run after N, in order.
-    fn ledger(
-        &self,
-        key: &RunKey,
-        after: Option<BatchId>,
-        limit: usize,
-    ) -> Result<Vec<BatchRecord>, Fault>;
+    fn ledger(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
     /// A side run. `latest`: today's ruleset and data instead of the recorded ones.
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault>;
     /// Rulesets of a scenario, newest first.

@@ -86,10 +86,7 @@ impl Serialize for Columns {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         s.collect_map(self.0.iter().map(|c| {
             let text = if c.required {
-                ColumnText::Long(ColumnLong {
-                    ty: c.ty,
-                    required: true,
-                })
+                ColumnText::Long(ColumnLong { ty: c.ty, required: true })
             } else {
                 ColumnText::Short(c.ty)
             };
@@ -105,26 +102,18 @@ impl<'de> Deserialize<'de> for Columns {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a table of columns, name = \"type\"")
             }
-            fn visit_map<A: serde::de::MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> Result<Columns, A::Error> {
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Columns, A::Error> {
                 let mut out = Vec::new();
                 while let Some(name) = map.next_key::<String>()? {
                     // An untagged enum would hide why a type is wrong, so the two forms are told apart by hand.
                     let value: serde_json::Value = map.next_value()?;
                     let long = match value {
-                        serde_json::Value::String(ty) => ColumnLong {
-                            ty: ty.parse().map_err(|e| in_column(&name, &e))?,
-                            required: false,
-                        },
+                        serde_json::Value::String(ty) => {
+                            ColumnLong { ty: ty.parse().map_err(|e| in_column(&name, &e))?, required: false }
+                        }
                         other => serde_json::from_value(other).map_err(|e| in_column(&name, &e))?,
                     };
-                    out.push(Column {
-                        name,
-                        ty: long.ty,
-                        required: long.required,
-                    });
+                    out.push(Column { name, ty: long.ty, required: long.required });
                 }
                 Ok(Columns(out))
             }
@@ -149,11 +138,7 @@ impl StreamDef {
         Arc::new(Schema::new(fields))
     }
     fn fields(&self) -> Vec<Field> {
-        self.schema
-            .0
-            .iter()
-            .map(|c| Field::new(&c.name, c.ty.arrow(), !c.required))
-            .collect()
+        self.schema.0.iter().map(|c| Field::new(&c.name, c.ty.arrow(), !c.required)).collect()
     }
 }
 

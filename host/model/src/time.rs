@@ -26,18 +26,12 @@ impl Time {
 
     /// This instant moved later; saturates at the ends.
     pub fn plus(self, by: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),
-        )
+        Self(self.0.saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// This instant moved earlier; saturates at the ends.
     pub fn minus(self, by: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),
-        )
+        Self(self.0.saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// How long after `earlier` this is; zero when it is not after it.
@@ -75,9 +69,7 @@ pub struct BadTime(pub String);
 impl FromStr for Time {
     type Err = BadTime;
     fn from_str(s: &str) -> Result<Self, BadTime> {
-        DateTime::parse_from_rfc3339(s)
-            .map(|at| Self(at.timestamp_micros()))
-            .map_err(|_| BadTime(s.to_owned()))
+        DateTime::parse_from_rfc3339(s).map(|at| Self(at.timestamp_micros())).map_err(|_| BadTime(s.to_owned()))
     }
 }
 impl Serialize for Time {
@@ -119,11 +111,7 @@ struct VirtualState {
 impl VirtualClock {
     /// Stands at `now`.
     pub fn new(now: Time) -> Self {
-        Self(Arc::new(Mutex::new(VirtualState {
-            now,
-            monotonic: Duration::ZERO,
-            sleepers: Vec::new(),
-        })))
+        Self(Arc::new(Mutex::new(VirtualState { now, monotonic: Duration::ZERO, sleepers: Vec::new() })))
     }
 
     /// Moves wall and monotonic time on by `by`, and wakes whoever sleeps up to there.
@@ -149,9 +137,7 @@ impl VirtualClock {
             let mut s = self.lock();
             f(&mut s);
             let now = s.now;
-            let (due, rest) = std::mem::take(&mut s.sleepers)
-                .into_iter()
-                .partition(|(at, _)| *at <= now);
+            let (due, rest) = std::mem::take(&mut s.sleepers).into_iter().partition(|(at, _)| *at <= now);
             s.sleepers = rest;
             due.into_iter().map(|(_, w): (Time, Waker)| w).collect()
         };
@@ -171,10 +157,7 @@ impl Clock for VirtualClock {
         self.lock().monotonic
     }
     fn sleep_until(&self, at: Time) -> BoxFuture<'static, ()> {
-        Box::pin(VirtualSleep {
-            clock: self.clone(),
-            at,
-        })
+        Box::pin(VirtualSleep { clock: self.clone(), at })
     }
 }
 
@@ -197,24 +180,16 @@ impl Future for VirtualSleep {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::expect_used)]
     use super::*;
 
     #[test]
     fn floors_to_the_grid_before_and_after_the_epoch() {
         let minute = Duration::from_secs(60);
-        assert_eq!(
-            Time(61_000_000).floor(minute, Duration::ZERO),
-            Time(60_000_000)
-        );
-        assert_eq!(
-            Time(60_000_000).floor(minute, Duration::ZERO),
-            Time(60_000_000)
-        );
+        assert_eq!(Time(61_000_000).floor(minute, Duration::ZERO), Time(60_000_000));
+        assert_eq!(Time(60_000_000).floor(minute, Duration::ZERO), Time(60_000_000));
         assert_eq!(Time(-1).floor(minute, Duration::ZERO), Time(-60_000_000));
-        assert_eq!(
-            Time(64_000_000).floor(minute, Duration::from_secs(5)),
-            Time(5_000_000)
-        );
+        assert_eq!(Time(64_000_000).floor(minute, Duration::from_secs(5)), Time(5_000_000));
     }
 
     #[test]

@@ -1,1 +1,31 @@
-//! stub
+//! The data path. Sees the engines only as ports.
+//!
+//! ```text
+//! stream.rs    source -> decode -> late -> hot window (window.rs); bronze and dead letters by position
+//! batch.rs     plan -> query -> detect -> commit, for every run
+//! ask.rs       what a plugin asks during a batch
+//! scenario.rs  the live run: ticks, attempts, failures
+//! drain.rs     committed outputs -> sinks
+//! side.rs      one batch for a fixed time, writing nothing
+//! host.rs      all of them together, as loops on a clock
+//! decide/      the choices, as pure functions
+//! ```
+
+pub mod admit;
+pub mod ask;
+pub mod batch;
+pub mod decide;
+pub mod drain;
+pub mod engines;
+pub mod host;
+pub mod loops;
+pub mod output;
+pub mod scenario;
+pub mod service;
+pub mod side;
+pub mod stream;
+pub mod window;
+
+pub use admit::Admit;
+pub use engines::Engines;
+pub use host::{Host, Pace};

@@ -1,0 +1,156 @@
+//! Questions at a prompt: one SELECT over a tenant's tables and what the host shows beside them.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
+use datafusion::catalog::MemTable;
+use datafusion::error::DataFusionError;
+use datafusion::prelude::{SQLOptions, SessionContext};
+use datafusion::sql::parser::Statement as FileStatement;
+use datafusion::sql::sqlparser::ast::Statement;
+use futures::TryStreamExt;
+use tokio::runtime::Handle;
+use weir_model::port::ViewTable;
+use weir_model::{CallError, Fault, FaultKind, Name};
+
+use crate::error::{Refusal, call_error, sql_text};
+use crate::normalise::{cast_batch, plain_schema};
+use crate::query::{Deadline, Pool, RunLimits, Tenants, config, parse};
+use crate::table::Reader;
+
+/// Answers one question on the calling thread.
+pub(crate) fn query(
+    reader: &Reader,
+    runtime: &Handle,
+    limits: RunLimits,
+    tenant: &Name,
+    sql: &str,
+    views: Vec<ViewTable>,
+) -> Result<RecordBatch, Fault> {
+    let deadline = Deadline::start(limits.time);
+    let pool = Pool::new(limits.memory, Tenants::share_alone(limits.memory));
+    let environment = pool.runtime().map_err(Fault::internal)?;
+    let context = SessionContext::new_with_config_rt(config(), environment);
+    runtime.block_on(async {
+        let wait = limits.time.saturating_mul(10);
+        let work = deadline.watch(answer(reader, &context, limits, tenant, sql, views));
+        match tokio::time::timeout(wait, work).await {
+            Ok(Ok(Err(Failed::Sql(e)))) => Err(match e.find_root() {
+                DataFusionError::ResourcesExhausted(_) => pool.fault(&sql_text(&e)),
+                _ => match call_error(&e) {
+                    CallError::Fault(fault) => fault,
+                    CallError::Data(data) => Fault::tenant(FaultKind::Sql, data),
+                },
+            }),
+            Ok(Ok(Err(Failed::Fault(fault)))) => Err(*fault),
+            Ok(Ok(Ok(rows))) => Ok(rows),
+            Ok(Err(fault)) => Err(fault),
+            Err(_) => Err(Fault::host(FaultKind::Deadline, format_args!("the query did not end within {wait:?}"))),
+        }
+    })
+}
+
+enum Failed {
+    Sql(DataFusionError),
+    Fault(Box<Fault>),
+}
+
+impl From<DataFusionError> for Failed {
+    fn from(e: DataFusionError) -> Self {
+        Self::Sql(e)
+    }
+}
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(Box::new(fault))
+    }
+}
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        let mut fault = Fault::tenant(FaultKind::Sql, refusal.message);
+        if !refusal.fix.is_empty() {
+            fault = fault.fix(refusal.fix);
+        }
+        fault.into()
+    }
+}
+
+async fn answer(
+    reader: &Reader,
+    context: &SessionContext,
+    limits: RunLimits,
+    tenant: &Name,
+    sql: &str,
+    views: Vec<ViewTable>,
+) -> Result<RecordBatch, Failed> {
+    let statement = FileStatement::Statement(Box::new(Statement::Query(parse(sql)?)));
+    let names = context.state().resolve_table_references(&statement)?;
+    for name in names {
+        let name = name.table();
+        if let Some(view) = views.iter().find(|v| v.name == name) {
+            let table = MemTable::try_new(view.schema.clone(), vec![view.rows.clone()])?;
+            context.register_table(quoted(name), Arc::new(table))?;
+            continue;
+        }
+        let opened = match Name::new(name) {
+            Ok(table) => reader.open(tenant, &table).await?,
+            Err(_) => None,
+        };
+        match opened {
+            Some(opened) => {
+                opened.prepare(context)?;
+                context.register_table(quoted(name), opened.provider.clone())?;
+            }
+            None => return Err(no_table(reader, tenant, name, &views).into()),
+        }
+    }
+    let plan = context.state().statement_to_plan(statement).await.map_err(|e| Failed::from(Refusal::of(&e)))?;
+    let only_select = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    only_select.verify_plan(&plan)?;
+    let mut rows = context.execute_logical_plan(plan).await?.execute_stream().await?;
+    let (mut batches, mut count, mut bytes) = (Vec::new(), 0, 0);
+    while let Some(batch) = rows.try_next().await? {
+        count += batch.num_rows();
+        bytes += batch.get_array_memory_size();
+        if count > limits.rows {
+            let message = format!("the query answers more than {} rows; add a LIMIT", limits.rows);
+            return Err(Fault::tenant(FaultKind::SqlLimit, message).field("sql_rows").into());
+        }
+        if bytes > limits.memory {
+            let message = format!("the answer has more than {} bytes; add a LIMIT", limits.memory);
+            return Err(Fault::tenant(FaultKind::SqlLimit, message).field("sql_memory_bytes").into());
+        }
+        batches.push(batch);
+    }
+    let all = concat_batches(&rows.schema(), &batches).map_err(DataFusionError::from)?;
+    let plain = plain_schema(&all.schema());
+    Ok(cast_batch(&all, &plain).map_err(DataFusionError::from)?)
+}
+
+/// The name as it is, whatever letters it has.
+fn quoted(name: &str) -> datafusion::common::TableReference {
+    datafusion::common::TableReference::bare(name.to_owned())
+}
+
+fn no_table(reader: &Reader, tenant: &Name, name: &str, views: &[ViewTable]) -> Fault {
+    let mut there: Vec<String> = views.iter().map(|v| v.name.clone()).collect();
+    for entry in std::fs::read_dir(reader.root().join(tenant.as_str())).into_iter().flatten().flatten() {
+        there.extend(entry.file_name().into_string());
+    }
+    there.sort();
+    there.dedup();
+    let fault = Fault::tenant(
+        FaultKind::Sql,
+        if there.is_empty() {
+            format!("there is no table {name}; tenant {tenant} has none")
+        } else {
+            format!("there is no table {name}; there are {}", there.join(", "))
+        },
+    )
+    .field(name);
+    match there.iter().find(|t| t.eq_ignore_ascii_case(name)) {
+        Some(near) => fault.fix(format_args!("write it as \"{near}\", with the quotes")),
+        None => fault,
+    }
+}

@@ -1,0 +1,93 @@
+//! What is known of a table from its log: who it is, where it stands, what its rows look like.
+
+use std::collections::HashMap;
+
+use arrow_schema::SchemaRef;
+use deltalake::kernel::{Metadata, Protocol};
+use deltalake::{DeltaTable, DeltaTableBuilder};
+use weir_model::Fault;
+
+use super::folder::{Folder, Presence, Stamp};
+use crate::error::delta_fault;
+use crate::normalise::plain_schema;
+
+/// A table as its log has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    /// The table's id.
+    pub id: String,
+    /// The latest version.
+    pub version: u64,
+    /// Of that version's log entry.
+    pub stamp: Stamp,
+    /// Columns in plain types.
+    pub schema: SchemaRef,
+    /// Whether appending rows asks for nothing but a file and a log entry.
+    pub plain: bool,
+    /// Version of the latest checkpoint.
+    pub checkpoint: u64,
+    /// Latest transaction versions of the apps that were asked for.
+    pub apps: HashMap<String, Option<i64>>,
+}
+
+/// Opens the table at its latest version; none when there is none.
+pub(crate) async fn open(folder: &Folder) -> Result<Option<DeltaTable>, Fault> {
+    if folder.presence()? == Presence::Absent {
+        return Ok(None);
+    }
+    let fault = |e| delta_fault(&folder.name, &e);
+    let table = DeltaTableBuilder::from_url(folder.url()?).map_err(fault)?.load().await.map_err(fault)?;
+    Ok(Some(table))
+}
+
+/// Reads the log anew, with the transaction versions of `apps`.
+pub(crate) async fn load(folder: &Folder, apps: &[&str]) -> Result<Option<Held>, Fault> {
+    let Some(table) = open(folder).await? else {
+        return Ok(None);
+    };
+    let fault = |e| delta_fault(&folder.name, &e);
+    let snapshot = table.snapshot().map_err(fault)?;
+    let version = snapshot.version();
+    let stamp = folder.look(version)?.ok_or_else(|| folder.missing())?;
+    let log = table.log_store();
+    let mut known = HashMap::new();
+    for app in apps {
+        if !known.contains_key(*app) {
+            let held = snapshot.transaction_version(log.as_ref(), app).await.map_err(fault)?;
+            known.insert((*app).to_owned(), held);
+        }
+    }
+    let metadata = snapshot.metadata();
+    Ok(Some(Held {
+        id: metadata.id().to_owned(),
+        version,
+        stamp,
+        schema: plain_schema(&snapshot.snapshot().arrow_schema()),
+        plain: is_plain(snapshot.protocol(), metadata),
+        checkpoint: folder.checkpoint(),
+        apps: known,
+    }))
+}
+
+/// Features that ask nothing of a writer that only adds whole files of valid rows.
+const HARMLESS: [&str; 2] = ["appendOnly", "invariants"];
+
+fn is_plain(protocol: &Protocol, metadata: &Metadata) -> bool {
+    let features = match protocol.min_writer_version() {
+        ..=2 => true,
+        // Below 7, every feature of the version is in force; one of these is change data feed or generated columns.
+        3..=6 => false,
+        _ => protocol.writer_features().unwrap_or_default().iter().all(|f| HARMLESS.contains(&f.as_ref())),
+    };
+    let schema = metadata.schema_string();
+    // Rules that a column carries in its metadata. Looked for as text: a false alarm only takes the slower path.
+    let rules = ["delta.invariants", "delta.generationExpression", "delta.identity", "delta.columnMapping"];
+    let constraints = metadata
+        .configuration()
+        .keys()
+        .any(|key| key.starts_with("delta.constraints.") || key == "delta.columnMapping.mode");
+    features
+        && metadata.partition_columns().is_empty()
+        && !constraints
+        && !rules.iter().any(|rule| schema.contains(rule))
+}

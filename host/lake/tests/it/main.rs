@@ -1,0 +1,12 @@
+//! The lake as others use it: through its ports, on real folders.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod adhoc;
+mod generate;
+mod joins;
+mod queries;
+mod refused;
+mod support;
+mod tables;
+mod windows;

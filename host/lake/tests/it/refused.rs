@@ -1,0 +1,80 @@
+//! What is no acceptable query, and how it is said.
+
+use crate::support::*;
+
+const STREAM: &str = "s1_router_syslog_events";
+
+#[test]
+fn each_refused_query_says_why_and_where() {
+    let house = House::new();
+    let cases: &[(&str, &str)] = &[
+        (
+            "SELECT router_hots FROM s1_router_syslog_events",
+            "q.sql: router_hots: there is no column router_hots; the columns are _offset, _partition, collected_at, \
+             router_host, router_ip, syslog_message",
+        ),
+        (
+            "SELECT 1 FROM syslog",
+            "q.sql: syslog: there is no table syslog; there are s1_router_syslog_events; list the stream under inputs, \
+             or the table parameter under rows",
+        ),
+        (
+            "INSERT INTO s1_router_syslog_events VALUES (1)",
+            "q.sql: q: only a SELECT is allowed, this is INSERT; write one SELECT",
+        ),
+        ("COPY (SELECT 1) TO 'x.csv'", "q.sql: q: only a SELECT is allowed, this is COPY; write one SELECT"),
+        ("SET a = 1", "q.sql: q: only a SELECT is allowed, this is SET; write one SELECT"),
+        ("EXPLAIN SELECT 1", "q.sql: q: only a SELECT is allowed, this is EXPLAIN; write one SELECT"),
+        ("DROP TABLE x", "q.sql: q: only a SELECT is allowed, this is DROP; write one SELECT"),
+        ("SELECT 1 AS a; SELECT 2 AS b", "q.sql: q: it holds 2 statements; write one SELECT"),
+        ("  ", "q.sql: q: it is empty; write one SELECT"),
+        (
+            "SELECT random() AS x",
+            "q.sql: random: random would answer differently each time; compute it from columns, for example with md5()",
+        ),
+        ("SELECT $x AS x", "q.sql: x: parameter $x is not declared; none is; declare it under params with its type"),
+        ("SELECT 1 AS a, 2 AS a", ""),
+        ("SELECT 1 FROM 'q.sql'", ""),
+    ];
+    for (sql, expected) in cases {
+        let manifest = "[inputs.s1_router_syslog_events]\n[queries.q]\nfile = \"q.sql\"\n";
+        let problems = house.problems(&ruleset(manifest, &[(STREAM, SYSLOG)], &[("q.sql", sql)]));
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), 1, "{sql}: {texts:?}");
+        assert!(texts[0].starts_with("q.sql: "), "{texts:?}");
+        if !expected.is_empty() {
+            assert_eq!(texts[0], *expected, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn all_problems_of_all_queries_are_told_at_once() {
+    let house = House::new();
+    let manifest = "[inputs.s1_router_syslog_events]\n\
+        [queries.a]\nfile = \"a.sql\"\nparams = { unused = \"text\", until = \"text\" }\n\
+        bounds = { s1_router_syslog_events = [\"until\", \"nowhere\"] }\n\
+        [queries.b]\nfile = \"b.sql\"\n[queries.c]\nfile = \"gone.sql\"\n[queries.d]\nfile = \"d.sql\"\n";
+    let mut ruleset = ruleset(
+        manifest,
+        &[(STREAM, SYSLOG)],
+        &[("a.sql", "SELECT 1 FROM s1_router_syslog_events"), ("b.sql", "SELEC 1"), ("d.sql", "")],
+    );
+    ruleset.content.insert("d.sql".to_owned(), std::sync::Arc::from([0xff_u8, 0xfe].as_slice()));
+    let problems = house.problems(&ruleset);
+    let found: Vec<(&str, &str, bool)> =
+        problems.iter().map(|p| (p.file.as_str(), p.field.as_str(), p.may_be_partial)).collect();
+    assert_eq!(
+        found,
+        [
+            ("scenario.toml", "queries.a.bounds.s1_router_syslog_events", false),
+            ("scenario.toml", "queries.a.bounds.s1_router_syslog_events", false),
+            ("a.sql", "unused", false),
+            ("b.sql", "b", true),
+            ("scenario.toml", "queries.c.file", true),
+            ("d.sql", "d", true),
+        ]
+    );
+    assert_eq!(problems[0].message, "parameter until is text, a bound is a timestamp");
+    assert_eq!(problems[2].message, "parameter $unused is declared but not used");
+}

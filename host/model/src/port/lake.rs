@@ -1,0 +1,87 @@
+//! Tables, and SQL at a prompt.
+
+use crate::fault::Fault;
+use crate::id::Name;
+use crate::stream::Offsets;
+use crate::time::BoxFuture;
+use crate::time::Time;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use std::sync::Arc;
+
+/// An in-memory table beside the lake's, for an ad-hoc query.
+#[derive(Debug, Clone)]
+pub struct ViewTable {
+    /// Its name in SQL.
+    pub name: String,
+    /// Its schema.
+    pub schema: SchemaRef,
+    /// Its rows.
+    pub rows: Vec<RecordBatch>,
+}
+
+/// SQL that people write at a prompt.
+pub trait AdHoc: Send + Sync {
+    /// One SELECT over a tenant's lake tables, by name, and the given ones, which come first. Bounded in memory, rows
+    /// and time.
+    fn query(&self, tenant: &Name, sql: &str, views: Vec<ViewTable>) -> Result<RecordBatch, Fault>;
+}
+
+/// Rows for a table. `version` grows strictly per `app`; the table remembers the latest of each app.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// Who appends: a sink's id with all incarnations in it.
+    pub app: String,
+    /// Which of its appends this is: N of a batch, or an offset.
+    pub version: i64,
+    /// The rows.
+    pub rows: RecordBatch,
+}
+
+/// One lake table with its one writer.
+///
+/// Duties: an append is atomic over all its items, and idempotent: items at or below the version that the table holds for
+/// their app are left out. When it returns `Ok`, files and folders are synced. After an error nothing is known; the same
+/// items can be given again.
+pub trait Table: Send + Sync {
+    /// Identity of the table: another one after it was deleted and made again.
+    fn id(&self) -> BoxFuture<'_, Result<String, Fault>>;
+    /// The latest version of an app that the table holds.
+    fn held<'a>(&'a self, app: &'a str) -> BoxFuture<'a, Result<Option<i64>, Fault>>;
+    /// Appends, all in one transaction. Columns that the table lacks are added (nullable); others are refused.
+    fn append(&self, items: Vec<Append>) -> BoxFuture<'_, Result<(), Fault>>;
+}
+
+/// Which rows of a bronze table.
+#[derive(Debug, Clone)]
+pub struct BronzeRange {
+    /// Event-time column.
+    pub event_time: String,
+    /// Event time at or after.
+    pub from: Time,
+    /// Event time before; none: no bound.
+    pub to: Option<Time>,
+    /// Only offsets at or above ...
+    pub above: Offsets,
+    /// ... and below these.
+    pub below: Offsets,
+}
+
+/// The tables of all tenants.
+pub trait Lake: Send + Sync {
+    /// The table, made when it is not there, its schema widened when it lacks columns.
+    fn table<'a>(
+        &'a self,
+        tenant: &'a Name,
+        table: &'a Name,
+        schema: SchemaRef,
+    ) -> BoxFuture<'a, Result<Arc<dyn Table>, Fault>>;
+    /// Rows of a bronze table, in (partition, offset) order. Empty when the table is not there.
+    fn bronze<'a>(
+        &'a self,
+        tenant: &'a Name,
+        table: &'a Name,
+        schema: SchemaRef,
+        range: BronzeRange,
+    ) -> BoxFuture<'a, Result<Vec<RecordBatch>, Fault>>;
+}

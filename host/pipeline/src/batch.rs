@@ -1,0 +1,185 @@
+//! The order of a batch: plan -> query -> detect -> commit. Nothing else states it.
+//!
+//! Queries and rules run inside of detect, when the plugin asks for them. What comes after the commit is `drain.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use weir_model::alarm::AlarmState;
+use weir_model::batch::{BatchRecord, Commit, Outcome, Plan, Space, Stage, StageMicros, StateValue, StateWrite};
+use weir_model::port::{BatchInputs, DetectFailure, LogLine, Prepared, StateReader, Usage, Verdict};
+use weir_model::ruleset::InputMode;
+use weir_model::stream::OFFSET;
+use weir_model::{BatchId, Digest, Fault, FaultPoints, Name, Offsets, RunKey};
+
+use crate::ask::Ask;
+use crate::decide::{alarms, tick::Due};
+use crate::engines::Engines;
+use crate::output;
+use crate::stream::Stream;
+
+/// Most current alarms of one scenario.
+const ALARMS_KEPT: usize = 100_000;
+
+/// The streams that a scenario reads, by name.
+pub type Streams = BTreeMap<Name, Arc<Stream>>;
+
+/// A batch that has been executed and not been committed.
+#[derive(Debug)]
+pub struct Executed {
+    /// What to commit.
+    pub commit: Commit,
+    /// The plugin's log.
+    pub log: Vec<LogLine>,
+    /// What the plugin used.
+    pub usage: Usage,
+}
+
+/// Step 1: pins everything that the batch is a function of. `read`: which sources were read to their end just before.
+pub fn plan(
+    key: RunKey,
+    due: Due,
+    prepared: &Prepared,
+    head: Option<&BatchRecord>,
+    streams: &Streams,
+    read: &BTreeMap<Name, bool>,
+) -> Plan {
+    let pins = streams.iter().map(|(name, stream)| {
+        let from = head.and_then(|h| h.plan.streams.get(name)).map_or_else(Offsets::default, |pin| pin.upto.clone());
+        (name.clone(), stream.pin(from, due.time, read.get(name).copied().unwrap_or(false)))
+    });
+    Plan {
+        key,
+        id: head.map_or(BatchId::FIRST, |h| h.plan.id.next()),
+        time: due.time,
+        ruleset: prepared.ruleset.digest,
+        attempt: 1,
+        streams: pins.collect(),
+        tables: BTreeMap::new(),
+        skipped: due.skipped,
+        skipped_total: head.map_or(0, |h| h.plan.skipped_total) + due.skipped.map_or(0, |s| s.count),
+        state_schema: prepared.detector.description().state,
+    }
+}
+
+/// The rows of a plan's pins.
+pub fn inputs(plan: &Plan, prepared: &Prepared, streams: &Streams) -> BatchInputs {
+    let pinned = plan.streams.iter().filter_map(|(name, pin)| {
+        let stream = streams.get(name)?;
+        let new_only = prepared.ruleset.manifest.inputs.get(name).is_some_and(|i| i.mode == InputMode::New);
+        Some((name.clone(), stream.pinned(pin, new_only)))
+    });
+    BatchInputs { time: plan.time, streams: pinned.collect() }
+}
+
+/// Steps 2 and 3: runs the plugin on its inputs and puts together what is to be committed. Changes nothing anywhere.
+pub fn execute(
+    plan: Plan,
+    prepared: &Arc<Prepared>,
+    inputs: BatchInputs,
+    reader: Box<dyn StateReader>,
+    faults: &Arc<dyn FaultPoints>,
+) -> Result<Executed, Box<DetectFailure>> {
+    let started = Instant::now();
+    let rows_in = new_rows(&plan, &inputs);
+    let current = current_alarms(reader.as_ref()).map_err(failure)?;
+    let ask = Arc::new(Ask::new(plan.clone(), inputs, prepared.clone(), reader, faults.clone()));
+    let detection = prepared.detector.detect(ask.clone())?;
+    faults.pass("batch.detected").map_err(failure)?;
+    let description = prepared.detector.description();
+    let manifest = &prepared.ruleset.manifest;
+    let judged = detection.verdict == Verdict::Judged;
+    let changes = alarms::apply(
+        &current,
+        &detection.alarms,
+        alarms::Judgement {
+            scenario: &plan.key.scenario,
+            time: plan.time,
+            batch: plan.id,
+            ruleset: plan.ruleset,
+            quiet_counts: judged && plan.streams.values().all(|pin| pin.read),
+            types: &description.alarms,
+            defs: &manifest.alarms,
+        },
+    );
+    let mut outputs = Vec::new();
+    for (name, rows) in &detection.outputs {
+        if rows.num_rows() > 0 {
+            outputs.push(output::of_plugin(&plan, manifest, name, rows).map_err(failure)?);
+        }
+    }
+    outputs.extend(output::of_events(&plan, &changes.events).map_err(failure)?);
+    outputs.extend(output::of_rejects(&plan, &detection.rejects).map_err(failure)?);
+    let mut state = ask.state_writes();
+    for (key, alarm) in changes.states {
+        state.push(StateWrite { space: Space::Alarms, key, after: alarm_value(alarm.as_ref()).map_err(failure)? });
+    }
+    let (query, rule) = ask.micros();
+    let micros = StageMicros { plan: 0, query, detect: micros(started), rule };
+    let outcome = if judged { Outcome::Judged } else { Outcome::NoVerdict };
+    let raised = detection.alarms.len() as u64;
+    let commit = Commit { plan, outcome, state, events: changes.events, outputs, rows_in, raised, micros };
+    Ok(Executed { commit, log: detection.log, usage: detection.usage })
+}
+
+/// The commit of a batch that failed for good: it has happened, and state is untouched.
+pub fn failed(plan: Plan, fault: Fault, rows_in: u64) -> Commit {
+    Commit {
+        plan,
+        outcome: Outcome::Failed(fault),
+        state: Vec::new(),
+        events: Vec::new(),
+        outputs: Vec::new(),
+        rows_in,
+        raised: 0,
+        micros: StageMicros::default(),
+    }
+}
+
+/// Step 4: makes the batch happen.
+pub fn commit(engines: &Engines, commit: &Commit) -> Result<Digest, Fault> {
+    engines.ledger.commit(commit).map_err(|fault| fault.at(Stage::Commit))
+}
+
+/// The alarms of a state.
+pub fn current_alarms(reader: &dyn StateReader) -> Result<alarms::Current, Fault> {
+    let entries = reader.scan(&Space::Alarms, b"", None, ALARMS_KEPT)?;
+    entries
+        .into_iter()
+        .map(|(key, value)| {
+            let alarm = serde_json::from_slice(&value.value)
+                .map_err(|e| Fault::internal(format_args!("an alarm in the ledger cannot be read: {e}")))?;
+            Ok((key, alarm))
+        })
+        .collect()
+}
+
+fn alarm_value(alarm: Option<&AlarmState>) -> Result<Option<StateValue>, Fault> {
+    let Some(alarm) = alarm else { return Ok(None) };
+    Ok(Some(StateValue { value: serde_json::to_vec(alarm).map_err(Fault::internal)?, expires: None }))
+}
+
+/// Rows of the inputs at or above where the batch before ended.
+fn new_rows(plan: &Plan, inputs: &BatchInputs) -> u64 {
+    let mut rows = 0;
+    for (name, stream) in &inputs.streams {
+        let from = plan.streams.get(name).map(|pin| &pin.from);
+        for chunk in &stream.chunks {
+            let from = from.map_or(0, |f| f.get(chunk.range.partition));
+            if let Some(new) = crate::window::cut(chunk, from, u64::MAX) {
+                debug_assert!(new.rows.column_by_name(OFFSET).is_some());
+                rows += new.rows.num_rows() as u64;
+            }
+        }
+    }
+    rows
+}
+
+fn failure(fault: Fault) -> Box<DetectFailure> {
+    Box::new(DetectFailure { fault: fault.at(Stage::Detect), log: Vec::new(), usage: Usage::default() })
+}
+
+fn micros(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
+}

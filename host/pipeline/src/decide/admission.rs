@@ -1,0 +1,82 @@
+//! Whether what a plugin says of itself and what the manifest grants fit together.
+
+use weir_model::batch::{ALARM_EVENTS, DEAD_LETTERS};
+use weir_model::port::Description;
+use weir_model::ruleset::{Manifest, StatePolicy};
+use weir_model::{Name, Problem};
+
+/// All that does not fit. `state_before`: the state schema of the scenario's latest batch, if it had one.
+pub fn problems(described: &Description, manifest: &Manifest, state_before: Option<u32>) -> Vec<Problem> {
+    let mut out = Vec::new();
+    let granted: [(&str, &[Name], Vec<&Name>); 4] = [
+        ("inputs", &described.inputs, manifest.inputs.keys().collect()),
+        ("queries", &described.queries, manifest.queries.keys().collect()),
+        ("rules", &described.rules, manifest.rules.keys().collect()),
+        ("assets", &described.assets, manifest.assets.keys().collect()),
+    ];
+    for (section, asked, given) in granted {
+        for name in asked.iter().filter(|n| !given.contains(n)) {
+            out.push(
+                manifest_problem(
+                    section,
+                    format!("the plugin {} asks for '{name}', which is not there", described.name),
+                )
+                .fix(format!("add [{section}.{name}], or use a plugin that does not ask for it")),
+            );
+        }
+    }
+    for name in manifest.alarms.keys().filter(|n| !described.alarms.iter().any(|a| a.name == **n)) {
+        out.push(
+            manifest_problem("alarms", format!("the plugin {} has no alarm type '{name}'", described.name))
+                .fix(one_of(described.alarms.iter().map(|a| &a.name))),
+        );
+    }
+    for name in manifest.outputs.keys().filter(|n| !described.outputs.iter().any(|o| o.name == **n)) {
+        out.push(
+            manifest_problem("outputs", format!("the plugin {} has no output '{name}'", described.name))
+                .fix(one_of(described.outputs.iter().map(|o| &o.name))),
+        );
+    }
+    for output in &described.outputs {
+        let table = manifest.outputs.get(&output.name).map_or(&output.name, |o| &o.table);
+        if [ALARM_EVENTS, DEAD_LETTERS, "alarms", "current_alarms"].contains(&table.as_str()) {
+            out.push(
+                manifest_problem("outputs", format!("'{table}' is a table of the host's own"))
+                    .fix(format!("send output '{}' to a table of another name", output.name)),
+            );
+        }
+        for field in output.fields.iter().filter(|f| f.name.starts_with('_')) {
+            out.push(
+                Problem::new(&manifest.plugin, format_args!("output '{}' has a column '{}'", output.name, field.name))
+                    .field(&output.name)
+                    .fix("names that begin with '_' are the host's own: rename the column in the plugin"),
+            );
+        }
+    }
+    if let (Some(before), Some(now)) = (state_before, described.state)
+        && before != now
+        && manifest.state != Some(StatePolicy::Reset)
+    {
+        out.push(
+            manifest_problem(
+                "state",
+                format!("the plugin has state schema {now}, and the kept state has schema {before}"),
+            )
+            .fix("deploy a plugin with the old schema, or write state = \"reset\" to start on empty state"),
+        );
+    }
+    out
+}
+
+fn manifest_problem(field: &str, message: String) -> Problem {
+    Problem::new("scenario.toml", message).field(field)
+}
+
+fn one_of<'a>(names: impl Iterator<Item = &'a Name>) -> String {
+    let names: Vec<&str> = names.map(Name::as_str).collect();
+    if names.is_empty() {
+        "remove it: the plugin declares none".to_owned()
+    } else {
+        format!("it declares {}", names.join(", "))
+    }
+}

@@ -1,0 +1,347 @@
+//! All streams, scenarios and sinks of a host together. Each can be moved by one step (tests do that, in any order), or
+//! all run as loops on a clock (`loops.rs`).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weir_model::port::{PollLimit, Prepared};
+use weir_model::{Fault, FaultKind, Name, RunKey, ScenarioId, SinkId, Span, StreamId};
+
+use crate::batch::Streams;
+use crate::drain::{Drain, Drained};
+use crate::engines::Engines;
+use crate::scenario::{Scenario, Step};
+use crate::stream::{Ingested, Stream};
+
+/// How a host paces itself.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    /// Most that one read of a source brings.
+    pub poll: PollLimit,
+    /// How often sources without a due time are read, and how soon a stopped loop notices.
+    pub idle: Duration,
+    /// How often the rule store is looked at beside the look before every batch.
+    pub look: Duration,
+    /// How often a stream is appended to its bronze table.
+    pub bronze_flush: Duration,
+    /// How long outputs may wait for others to share their transaction; zero drains at once.
+    pub sink_wait: Duration,
+    /// Most bytes in one transaction of a sink.
+    pub sink_bytes: usize,
+    /// Blocking work at the same time: batches, reads, drains.
+    pub workers: usize,
+    /// How long records, before-images and rulesets are kept for replays.
+    pub replay_horizon: Duration,
+    /// The disk that must keep room, and how many bytes. With less, ingest, compilation and tables stop; the ledger, which
+    /// has to say what has happened, does not.
+    pub disk_floor: Option<(std::path::PathBuf, u64)>,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            poll: PollLimit { rows: 65_536, bytes: 8 << 20 },
+            idle: Duration::from_millis(200),
+            look: Duration::from_secs(1),
+            bronze_flush: Duration::from_secs(10),
+            sink_wait: Duration::ZERO,
+            sink_bytes: 32 << 20,
+            workers: 4,
+            replay_horizon: Duration::from_secs(7 * 24 * 3600),
+            disk_floor: None,
+        }
+    }
+}
+
+/// A host.
+pub struct Host {
+    /// What it runs on.
+    pub engines: Engines,
+    /// How it paces itself.
+    pub pace: Pace,
+    pub(crate) inner: Mutex<Parts>,
+    pub(crate) commits: (Mutex<u64>, Condvar),
+    pub(crate) committed: tokio::sync::watch::Sender<u64>,
+    pub(crate) stop: tokio::sync::watch::Sender<bool>,
+    pub(crate) looked: AtomicBool,
+    pub(crate) live: AtomicBool,
+}
+
+/// What it consists of now.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub streams: BTreeMap<StreamId, Arc<Stream>>,
+    pub stream_faults: BTreeMap<StreamId, Fault>,
+    pub scenarios: BTreeMap<ScenarioId, Arc<Scenario>>,
+    pub sinks: BTreeMap<SinkId, Arc<Drain>>,
+    /// Whether the sinks that the ledger knows from before were added.
+    pub ledger_sinks: bool,
+}
+
+impl Host {
+    /// A host at rest.
+    pub fn new(engines: Engines, pace: Pace) -> Arc<Self> {
+        let (committed, _) = tokio::sync::watch::channel(0);
+        let (stop, _) = tokio::sync::watch::channel(false);
+        Arc::new(Self {
+            engines,
+            pace,
+            inner: Mutex::new(Parts::default()),
+            commits: (Mutex::new(0), Condvar::new()),
+            committed,
+            stop,
+            looked: AtomicBool::new(false),
+            live: AtomicBool::new(false),
+        })
+    }
+
+    /// Looks at the rule store and opens what is new or has changed: streams, scenarios, sinks. Blocks. A stream that
+    /// cannot be opened is tried again at the next call; only an injected fault comes out as `Err`.
+    pub fn reconcile(&self) -> Result<(), Fault> {
+        if let Err(full) = self.room() {
+            // What is active goes on; only what is new waits.
+            tracing::error!("{full}");
+            self.looked.store(true, Ordering::Release);
+            return Ok(());
+        }
+        self.engines.store.look(self.engines.clock.now());
+        self.reconcile_streams()?;
+        for view in self.engines.store.scenarios() {
+            if view.active.is_some() && !view.removed {
+                self.parts().scenarios.entry(view.id.clone()).or_insert_with(|| Arc::new(Scenario::new(view.id)));
+            } else if view.removed {
+                self.parts().scenarios.remove(&view.id);
+            }
+        }
+        if !self.parts().ledger_sinks {
+            for (sink, _, _) in self.engines.ledger.sinks()? {
+                self.add_sink(sink);
+            }
+            self.parts().ledger_sinks = true;
+        }
+        self.looked.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn reconcile_streams(&self) -> Result<(), Fault> {
+        for view in self.engines.store.streams() {
+            let (Some(def), Some(digest)) = (view.def, view.digest) else {
+                continue;
+            };
+            let before = self.parts().streams.get(&view.id).cloned();
+            if before.as_ref().is_some_and(|s| s.definition == digest) {
+                continue;
+            }
+            let opened = match &before {
+                // The rows read under the old definition go to bronze first: they cannot be read again under the new one.
+                Some(old) => {
+                    old.flush(&self.engines).and_then(|()| Stream::open(&self.engines, view.id.clone(), def, digest))
+                }
+                None => Stream::open(&self.engines, view.id.clone(), def, digest),
+            };
+            match opened {
+                Ok(stream) => {
+                    tracing::info!(stream = %view.id, generation = stream.generation(), "stream opened");
+                    let mut parts = self.parts();
+                    parts.stream_faults.remove(&view.id);
+                    parts.streams.insert(view.id, Arc::new(stream));
+                }
+                Err(fault) if fault.kind == FaultKind::Injected => return Err(fault),
+                Err(fault) => {
+                    tracing::error!(stream = %view.id, "stream cannot be opened: {fault}");
+                    self.parts().stream_faults.insert(view.id, fault);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a scenario's batch, if one is due. Blocks.
+    pub fn step(&self, id: &ScenarioId) -> Result<Step, Fault> {
+        if self.room().is_ok() {
+            self.engines.store.look(self.engines.clock.now());
+        }
+        let Some(scenario) = self.scenario(id) else {
+            return Ok(Step::Ended);
+        };
+        let Some(prepared) = self.engines.store.scenario(id).filter(|v| !v.removed).and_then(|v| v.active) else {
+            return Ok(Step::Ended);
+        };
+        let streams = match self.streams_of(&prepared) {
+            Ok(streams) => streams,
+            Err(name) => return Ok(Step::Waiting(name)),
+        };
+        let step = scenario.step(&self.engines, &prepared, &streams, self.pace.poll)?;
+        if let Step::Committed(record) = &step {
+            for output in &record.outputs {
+                self.add_sink(SinkId { key: RunKey::live(id.clone()), output: output.output.clone() });
+            }
+            self.note_commit();
+        }
+        Ok(step)
+    }
+
+    /// The open streams that a ruleset reads; `Err` names one that is not open, or is open with another schema.
+    pub(crate) fn streams_of(&self, prepared: &Prepared) -> Result<Streams, Name> {
+        let parts = self.parts();
+        let tenant = &prepared.ruleset.scenario.tenant;
+        let mut out = Streams::new();
+        for (name, def) in &prepared.ruleset.streams {
+            let stream = parts.streams.get(&StreamId::new(tenant.clone(), name.clone()));
+            match stream.filter(|s| s.def.schema == def.schema && s.def.event_time == def.event_time) {
+                Some(stream) => out.insert(name.clone(), stream.clone()),
+                None => return Err(name.clone()),
+            };
+        }
+        Ok(out)
+    }
+
+    /// Whether the disk has the room that everything but the ledger leaves free.
+    pub fn room(&self) -> Result<(), Fault> {
+        let Some((path, floor)) = &self.pace.disk_floor else { return Ok(()) };
+        let free = rustix::fs::statvfs(path).map(|s| s.f_bavail.saturating_mul(s.f_frsize)).unwrap_or(u64::MAX);
+        if free >= *floor {
+            return Ok(());
+        }
+        Err(Fault::host(
+            FaultKind::Disk,
+            format_args!(
+                "{free} bytes of disk are free, and {floor} must stay free: ingest, compilation and tables wait"
+            ),
+        )
+        .file(path.display())
+        .field("ledger.disk_floor_bytes")
+        .fix("make room; everything goes on by itself then"))
+    }
+
+    /// Reads a stream's source once, if there is room for what it brings. None: there is no such stream. Blocks.
+    pub fn ingest(&self, id: &StreamId) -> Option<Result<Ingested, Fault>> {
+        let stream = self.stream(id)?;
+        Some(self.room().and_then(|()| stream.ingest(&self.engines, self.pace.poll, Duration::ZERO)))
+    }
+
+    /// Appends a stream to its bronze table, if there is room. None: there is no such stream. Blocks.
+    pub fn flush(&self, id: &StreamId) -> Option<Result<(), Fault>> {
+        let stream = self.stream(id)?;
+        Some(self.room().and_then(|()| stream.flush(&self.engines)))
+    }
+
+    /// Drains a sink until nothing waits. Blocks.
+    pub fn drain(&self, sink: &SinkId) -> Result<(), Fault> {
+        self.room()?;
+        let drain = self.parts().sinks.get(sink).cloned();
+        let Some(drain) = drain else { return Ok(()) };
+        while drain.drain(&self.engines)? != Drained::Nothing {}
+        Ok(())
+    }
+
+    /// Everything once, as `weir run --once`: what is due for every scenario, then bronze, then the sinks. Blocks. Answers
+    /// the faults that were met.
+    pub fn once(&self) -> Result<Vec<Fault>, Fault> {
+        let mut faults = Vec::new();
+        self.reconcile()?;
+        faults.extend(self.parts().stream_faults.values().cloned());
+        for id in self.scenario_ids() {
+            loop {
+                match self.step(&id)? {
+                    Step::Committed(record) => {
+                        if let weir_model::Outcome::Failed(fault) = record.outcome {
+                            faults.push(fault);
+                        }
+                    }
+                    Step::Retry(fault) if fault.retry == weir_model::Retry::Later && faults.len() < 100 => {
+                        faults.push(fault)
+                    }
+                    Step::Retry(fault) | Step::Parked(fault) => {
+                        faults.push(fault);
+                        break;
+                    }
+                    Step::Waiting(stream) => {
+                        let fault = Fault::external(
+                            FaultKind::Source,
+                            format_args!("{id}: stream {stream} is not where the last batch saw it"),
+                        );
+                        faults.push(fault);
+                        break;
+                    }
+                    Step::NotDue(_) | Step::Ended => break,
+                }
+            }
+        }
+        faults.extend(self.settle()?);
+        Ok(faults)
+    }
+
+    /// Flushes all streams and drains all sinks, as far as they can. Blocks.
+    pub fn settle(&self) -> Result<Vec<Fault>, Fault> {
+        let mut faults = Vec::new();
+        for id in self.stream_ids() {
+            keep(self.flush(&id).unwrap_or(Ok(())), &mut faults)?;
+        }
+        for sink in self.sink_ids() {
+            keep(self.drain(&sink), &mut faults)?;
+        }
+        Ok(faults)
+    }
+
+    /// Asks all loops to stop: each finishes what it is at, or leaves it undone.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    pub(crate) fn add_sink(&self, sink: SinkId) {
+        let bytes = self.pace.sink_bytes;
+        self.parts().sinks.entry(sink.clone()).or_insert_with(|| Arc::new(Drain::new(sink, bytes)));
+    }
+
+    fn note_commit(&self) {
+        let mut count = self.commits.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *count += 1;
+        self.commits.1.notify_all();
+        self.committed.send_replace(*count);
+    }
+
+    /// A scenario by id.
+    pub fn scenario(&self, id: &ScenarioId) -> Option<Arc<Scenario>> {
+        self.parts().scenarios.get(id).cloned()
+    }
+    /// A stream by id.
+    pub fn stream(&self, id: &StreamId) -> Option<Arc<Stream>> {
+        self.parts().streams.get(id).cloned()
+    }
+    /// Scenarios that run.
+    pub fn scenario_ids(&self) -> Vec<ScenarioId> {
+        self.parts().scenarios.keys().cloned().collect()
+    }
+    /// Sinks that were seen.
+    pub fn sink_ids(&self) -> Vec<SinkId> {
+        self.parts().sinks.keys().cloned().collect()
+    }
+    /// Streams that are open.
+    pub fn stream_ids(&self) -> Vec<StreamId> {
+        self.parts().streams.keys().cloned().collect()
+    }
+
+    pub(crate) fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a fault and goes on, unless the host ends there.
+fn keep(result: Result<(), Fault>, faults: &mut Vec<Fault>) -> Result<(), Fault> {
+    match result {
+        Err(fault) if fault.kind == FaultKind::Injected => Err(fault),
+        Err(fault) => {
+            faults.push(fault);
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// How long to wait after the n-th failure in a row: doubling from 200 ms, at most 30 s.
+pub fn backoff(failures: u32) -> Span {
+    Span::millis(200u64.saturating_mul(1 << failures.min(10)).min(30_000))
+}

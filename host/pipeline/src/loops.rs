@@ -1,0 +1,243 @@
+//! A host's parts as loops: async for waiting, a bounded pool of blocking threads for work.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use weir_model::{Fault, FaultKind, ScenarioId, SinkId, StreamId, Time};
+
+use crate::host::{Host, backoff};
+use crate::scenario::Step;
+
+/// How often the ledger is asked to drop what retention no longer asks for.
+const RETAIN_EVERY: Duration = Duration::from_secs(600);
+
+struct Pool {
+    host: Arc<Host>,
+    permits: Arc<Semaphore>,
+}
+
+impl Pool {
+    /// The only way from async to blocking. The permit moves along: a caller that is cancelled does not free a place where
+    /// work still goes on.
+    async fn work<T: Send + 'static>(&self, f: impl FnOnce(&Host) -> T + Send + 'static) -> Option<T> {
+        let permit = self.permits.clone().acquire_owned().await.ok()?;
+        let host = self.host.clone();
+        let span = tracing::Span::current();
+        let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            span.in_scope(|| f(&host))
+        });
+        match task.await {
+            Ok(done) => Some(done),
+            Err(e) => {
+                tracing::error!("a worker panicked; this is a defect: {e}");
+                None
+            }
+        }
+    }
+
+    fn stopping(&self) -> bool {
+        *self.host.stop.borrow()
+    }
+
+    /// Sleeps until `at`, or until the host is asked to stop.
+    async fn sleep_until(&self, at: Time) {
+        let mut stop = self.host.stop.subscribe();
+        tokio::select! {
+            () = self.host.engines.clock.sleep_until(at) => {}
+            _ = stop.wait_for(|s| *s) => {}
+        }
+    }
+
+    async fn sleep(&self, by: Duration) {
+        self.sleep_until(self.host.engines.clock.now().plus(by)).await;
+    }
+}
+
+/// Runs the host until it is asked to stop. Then everything has come to rest: no batch is half done; streams are flushed
+/// and sinks drained as far as they can be.
+pub async fn run(host: Arc<Host>) {
+    host.live.store(true, Ordering::Release);
+    let pool = Arc::new(Pool { permits: Arc::new(Semaphore::new(host.pace.workers.max(1))), host: host.clone() });
+    let mut tasks = JoinSet::new();
+    let mut started = Started::default();
+    let mut retained = host.engines.clock.now();
+    while !pool.stopping() {
+        if let Some(Err(fault)) = pool.work(Host::reconcile).await {
+            tracing::error!("looking at the rule store: {fault}");
+        }
+        started.spawn(&pool, &mut tasks);
+        let now = host.engines.clock.now();
+        if now.since(retained) >= RETAIN_EVERY {
+            retained = now;
+            let horizon = now.minus(host.pace.replay_horizon);
+            if let Some(Err(fault)) = pool.work(move |h| h.engines.ledger.retain(horizon)).await {
+                tracing::warn!("retention: {fault}");
+            }
+        }
+        // New outputs need their loop soon, so a commit wakes this one too.
+        let mut committed = host.committed.subscribe();
+        committed.borrow_and_update();
+        tokio::select! {
+            () = pool.sleep(host.pace.look) => {}
+            _ = committed.changed() => {}
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+    match pool.work(Host::settle).await {
+        Some(Ok(faults)) => faults.iter().for_each(|f| tracing::warn!("while stopping: {f}")),
+        Some(Err(fault)) => tracing::warn!("while stopping: {fault}"),
+        None => {}
+    }
+}
+
+/// Which parts have a loop.
+#[derive(Default)]
+struct Started {
+    streams: BTreeSet<StreamId>,
+    scenarios: BTreeSet<ScenarioId>,
+    sinks: BTreeSet<SinkId>,
+}
+
+impl Started {
+    fn spawn(&mut self, pool: &Arc<Pool>, tasks: &mut JoinSet<()>) {
+        for id in pool.host.stream_ids() {
+            if self.streams.insert(id.clone()) {
+                tasks.spawn(ingest(pool.clone(), id.clone()));
+                tasks.spawn(flush(pool.clone(), id));
+            }
+        }
+        for id in pool.host.scenario_ids() {
+            if self.scenarios.insert(id.clone()) {
+                tasks.spawn(tick(pool.clone(), id));
+            }
+        }
+        for id in pool.host.sink_ids() {
+            if self.sinks.insert(id.clone()) {
+                tasks.spawn(drain(pool.clone(), id));
+            }
+        }
+    }
+}
+
+async fn ingest(pool: Arc<Pool>, id: StreamId) {
+    let mut failures = 0;
+    while !pool.stopping() {
+        let stream_id = id.clone();
+        let read = pool
+            .work(move |host| {
+                let read = host.ingest(&stream_id)?;
+                Some((read, host.stream(&stream_id)?.next_due()))
+            })
+            .await
+            .flatten();
+        let Some((read, due)) = read else { return };
+        match read {
+            Ok(read) if !read.at_end => failures = 0,
+            Ok(_) => {
+                failures = 0;
+                let now = pool.host.engines.clock.now();
+                let idle = now.plus(pool.host.pace.idle);
+                pool.sleep_until(due.map_or(idle, |due| due.max(now).min(now.plus(pool.host.pace.look)))).await;
+            }
+            Err(fault) => {
+                if failures == 0 {
+                    tracing::warn!(stream = %id, "reading: {fault}");
+                }
+                failures += 1;
+                pool.sleep(backoff(failures).get()).await;
+            }
+        }
+    }
+}
+
+async fn flush(pool: Arc<Pool>, id: StreamId) {
+    let mut failures = 0;
+    while !pool.stopping() {
+        pool.sleep(pool.host.pace.bronze_flush).await;
+        if pool.stopping() {
+            return;
+        }
+        let stream_id = id.clone();
+        let flushed = pool.work(move |host| host.flush(&stream_id)).await.flatten();
+        match flushed {
+            Some(Ok(())) => failures = 0,
+            Some(Err(fault)) => {
+                if failures == 0 {
+                    tracing::warn!(stream = %id, "appending to bronze: {fault}");
+                }
+                failures += 1;
+                pool.sleep(backoff(failures).get()).await;
+            }
+            None => return,
+        }
+    }
+}
+
+async fn tick(pool: Arc<Pool>, id: ScenarioId) {
+    let mut failures = 0;
+    while !pool.stopping() {
+        let scenario = id.clone();
+        let Some(step) = pool.work(move |host| host.step(&scenario)).await else {
+            pool.sleep(Duration::from_secs(1)).await;
+            continue;
+        };
+        let now = pool.host.engines.clock.now();
+        match step {
+            Ok(Step::Committed(_)) => failures = 0,
+            // Not longer than a look: a trigger that was changed, or a scenario that came back, is seen in time.
+            Ok(Step::NotDue(at)) => pool.sleep_until(at.min(now.plus(pool.host.pace.look))).await,
+            Ok(Step::Waiting(_)) => pool.sleep(Duration::from_millis(50)).await,
+            Ok(Step::Parked(_) | Step::Ended) => pool.sleep(pool.host.pace.look).await,
+            Ok(Step::Retry(fault)) => {
+                tracing::warn!(scenario = %id, "batch will be tried again: {fault}");
+                failures += 1;
+                pool.sleep(backoff(failures).get()).await;
+            }
+            Err(fault) if fault.kind == FaultKind::Injected => return,
+            Err(fault) => {
+                tracing::error!(scenario = %id, "{fault}");
+                failures += 1;
+                pool.sleep(backoff(failures).get()).await;
+            }
+        }
+    }
+}
+
+async fn drain(pool: Arc<Pool>, id: SinkId) {
+    let mut committed = pool.host.committed.subscribe();
+    let mut stop = pool.host.stop.subscribe();
+    let mut failures = 0;
+    loop {
+        committed.borrow_and_update();
+        let sink = id.clone();
+        let drained: Option<Result<(), Fault>> = pool.work(move |host| host.drain(&sink)).await;
+        match drained {
+            Some(Ok(())) => {
+                failures = 0;
+                tokio::select! {
+                    _ = committed.changed() => {}
+                    _ = stop.wait_for(|s| *s) => {}
+                }
+                if !pool.host.pace.sink_wait.is_zero() {
+                    pool.sleep(pool.host.pace.sink_wait).await;
+                }
+            }
+            Some(Err(fault)) => {
+                if failures == 0 {
+                    tracing::warn!(sink = %id, whose = ?fault.whose, "sink: {fault}");
+                }
+                failures += 1;
+                pool.sleep(backoff(failures).get()).await;
+            }
+            None => pool.sleep(Duration::from_secs(1)).await,
+        }
+        if pool.stopping() {
+            return;
+        }
+    }
+}

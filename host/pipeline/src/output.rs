@@ -1,0 +1,243 @@
+//! Rows that leave a batch: the plugin's with the host's columns, `alarm_events`, and dead letters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use serde_json::{Map, Value, json};
+use weir_model::alarm::AlarmEvent;
+use weir_model::batch::{ALARM_EVENTS, BATCH_ID, BATCH_TIME, DEAD_LETTERS, Output, Plan, RULESET, SCENARIO, alarm_key};
+use weir_model::columns::timestamp_type;
+use weir_model::port::Reject;
+use weir_model::ruleset::Manifest;
+use weir_model::service::Rows;
+use weir_model::stream::DeadLetter;
+use weir_model::{Digest, Fault, Name, Scalar, StreamId, Time};
+
+/// Longest raw text of a dead letter.
+const RAW_BYTES: usize = 65_536;
+
+/// A plugin's rows for their table: the host's columns appended.
+pub fn of_plugin(plan: &Plan, manifest: &Manifest, name: &Name, rows: &RecordBatch) -> Result<Output, Fault> {
+    let table = manifest.outputs.get(name).map_or_else(|| name.clone(), |o| o.table.clone());
+    Ok(Output { output: name.clone(), table, rows: stamped(plan, rows)? })
+}
+
+/// The changes of alarms as rows of `alarm_events`; none when nothing changed.
+pub fn of_events(plan: &Plan, events: &[AlarmEvent]) -> Result<Option<Output>, Fault> {
+    if events.is_empty() {
+        return Ok(None);
+    }
+    let text = |f: &dyn Fn(&AlarmEvent) -> String| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(events.iter().map(f)))
+    };
+    let time = |f: &dyn Fn(&AlarmEvent) -> Time| -> ArrayRef { times(events.iter().map(f)) };
+    let before: StringArray = events.iter().map(|e| e.before.map(|s| s.to_string())).collect();
+    let columns: Vec<(&str, DataType, bool, ArrayRef)> = vec![
+        ("time", timestamp_type(), false, time(&|e| e.time)),
+        ("alarm_id", DataType::Utf8, false, text(&alarm_id)),
+        ("alarm", DataType::Utf8, false, text(&|e| e.alarm.name.to_string())),
+        ("key", DataType::Utf8, false, text(&|e| key_json(&e.alarm.key_names, &e.alarm.key).to_string())),
+        ("change", DataType::Utf8, false, text(&|e| e.change.to_string())),
+        ("severity", DataType::Utf8, false, text(&|e| e.alarm.severity.to_string())),
+        ("severity_before", DataType::Utf8, true, Arc::new(before)),
+        ("message", DataType::Utf8, false, text(&|e| e.alarm.message.clone())),
+        ("fields", DataType::Utf8, false, text(&|e| fields_json(&e.alarm.fields).to_string())),
+        ("opened_at", timestamp_type(), false, time(&|e| e.alarm.opened_at)),
+        ("last_seen", timestamp_type(), false, time(&|e| e.alarm.last_seen)),
+        (
+            "count",
+            DataType::Int64,
+            false,
+            Arc::new(Int64Array::from_iter_values(events.iter().map(|e| signed(e.alarm.count)))),
+        ),
+        ("because", DataType::Utf8, false, text(&|e| json!(e.because).to_string())),
+    ];
+    let name = Name::new(ALARM_EVENTS).map_err(Fault::internal)?;
+    Ok(Some(Output { output: name.clone(), table: name, rows: stamped(plan, &batch_of(columns)?)? }))
+}
+
+/// Rows that the plugin put aside, as dead letters; none when there are none.
+pub fn of_rejects(plan: &Plan, rejects: &[Reject]) -> Result<Option<Output>, Fault> {
+    if rejects.is_empty() {
+        return Ok(None);
+    }
+    let letters = rejects.iter().map(|r| Letter {
+        origin: plan.key.scenario.to_string(),
+        source: &r.row.source,
+        partition: 0,
+        offset: u64::from(r.row.row),
+        time: Some(plan.time),
+        reason: &r.reason,
+        raw: &r.raw,
+    });
+    let name = Name::new(DEAD_LETTERS).map_err(Fault::internal)?;
+    Ok(Some(Output { output: name.clone(), table: name, rows: letters_batch(letters)? }))
+}
+
+struct Letter<'a> {
+    origin: String,
+    source: &'a str,
+    partition: u32,
+    offset: u64,
+    time: Option<Time>,
+    reason: &'a str,
+    raw: &'a str,
+}
+
+/// The schema of the table `dead_letters`: whose row (`origin`: a stream or a scenario), where it stood (`source`: the
+/// stream, or the input, query or output of the batch), why, and the row itself.
+pub fn dead_letter_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("origin", DataType::Utf8, false),
+        Field::new("source", DataType::Utf8, false),
+        Field::new("partition", DataType::Int32, false),
+        Field::new("offset", DataType::Int64, false),
+        Field::new("batch_time", timestamp_type(), true),
+        Field::new("reason", DataType::Utf8, false),
+        Field::new("raw", DataType::Utf8, false),
+    ]))
+}
+
+/// A stream's dead letters as rows.
+pub fn dead_letters_of_stream(id: &StreamId, letters: &[DeadLetter]) -> Result<RecordBatch, Fault> {
+    letters_batch(letters.iter().map(|d| Letter {
+        origin: id.to_string(),
+        source: id.stream.as_str(),
+        partition: d.partition,
+        offset: d.offset,
+        time: None,
+        reason: &d.reason,
+        raw: &d.raw,
+    }))
+}
+
+fn letters_batch<'a>(letters: impl Iterator<Item = Letter<'a>>) -> Result<RecordBatch, Fault> {
+    let letters: Vec<Letter<'a>> = letters.collect();
+    let text = |f: &dyn Fn(&Letter<'a>) -> String| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(letters.iter().map(f)))
+    };
+    let time: TimestampMicrosecondArray = letters.iter().map(|l| l.time.map(Time::micros)).collect();
+    let partitions = letters.iter().map(|l| i32::try_from(l.partition).unwrap_or(i32::MAX));
+    let columns: Vec<ArrayRef> = vec![
+        text(&|l| l.origin.clone()),
+        text(&|l| l.source.to_owned()),
+        Arc::new(Int32Array::from_iter_values(partitions)),
+        Arc::new(Int64Array::from_iter_values(letters.iter().map(|l| signed(l.offset)))),
+        Arc::new(time.with_timezone("UTC")),
+        text(&|l| l.reason.to_owned()),
+        text(&|l| cut_text(l.raw).to_owned()),
+    ];
+    RecordBatch::try_new(dead_letter_schema(), columns).map_err(Fault::internal)
+}
+
+fn stamped(plan: &Plan, rows: &RecordBatch) -> Result<RecordBatch, Fault> {
+    let n = rows.num_rows();
+    let scenario = plan.key.scenario.to_string();
+    let ruleset = plan.ruleset.to_string();
+    let host: Vec<(&str, DataType, bool, ArrayRef)> = vec![
+        (BATCH_TIME, timestamp_type(), false, times(std::iter::repeat_n(plan.time, n))),
+        (BATCH_ID, DataType::Int64, false, Arc::new(Int64Array::from(vec![signed(plan.id.0); n]))),
+        (SCENARIO, DataType::Utf8, false, Arc::new(StringArray::from(vec![scenario.as_str(); n]))),
+        (RULESET, DataType::Utf8, false, Arc::new(StringArray::from(vec![ruleset.as_str(); n]))),
+    ];
+    let own =
+        rows.schema().fields().iter().zip(rows.columns()).map(|(f, c)| (f.clone(), c.clone())).collect::<Vec<_>>();
+    let (mut fields, mut columns): (Vec<Arc<Field>>, Vec<ArrayRef>) = own.into_iter().unzip();
+    for (name, ty, nullable, column) in host {
+        fields.push(Arc::new(Field::new(name, ty, nullable)));
+        columns.push(column);
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(Fault::internal)
+}
+
+fn batch_of(columns: Vec<(&str, DataType, bool, ArrayRef)>) -> Result<RecordBatch, Fault> {
+    let fields: Vec<Field> = columns.iter().map(|(n, ty, null, _)| Field::new(*n, ty.clone(), *null)).collect();
+    let arrays = columns.into_iter().map(|(_, _, _, c)| c).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Fault::internal)
+}
+
+fn times(values: impl Iterator<Item = Time>) -> ArrayRef {
+    Arc::new(TimestampMicrosecondArray::from_iter_values(values.map(Time::micros)).with_timezone("UTC"))
+}
+
+fn signed(v: u64) -> i64 {
+    i64::try_from(v).unwrap_or(i64::MAX)
+}
+
+/// A short identity of an alarm: of scenario, type and key. The same in every batch.
+pub fn alarm_id(event: &AlarmEvent) -> String {
+    let scenario = event.alarm.scenario.to_string();
+    let key = alarm_key(event.alarm.name.as_str(), &event.alarm.key);
+    Digest::of_parts([scenario.as_bytes(), &key]).short()
+}
+
+/// An alarm's key as an object: field name -> value, in the declared order.
+pub fn key_json(names: &[String], key: &[String]) -> Value {
+    names.iter().zip(key).map(|(n, v)| (n.clone(), Value::from(v.clone()))).collect::<Map<_, _>>().into()
+}
+
+/// Fields of an alarm as an object.
+pub fn fields_json(fields: &[(String, Scalar)]) -> Value {
+    fields.iter().map(|(n, v)| (n.clone(), scalar_json(v))).collect::<Map<_, _>>().into()
+}
+
+fn scalar_json(value: &Scalar) -> Value {
+    match value {
+        Scalar::Null => Value::Null,
+        Scalar::Boolean(b) => json!(b),
+        Scalar::Int64(i) => json!(i),
+        Scalar::Float64(f) => json!(f),
+        Scalar::Decimal(s) | Scalar::Text(s) => json!(s),
+        Scalar::Bytes(b) => json!(b),
+        Scalar::Timestamp(t) => json!(Time(*t)),
+    }
+}
+
+/// One row as JSON text, cut to 64 KiB; for dead letters.
+pub fn row_json(rows: &RecordBatch, row: usize) -> String {
+    let text =
+        objects(&rows.slice(row, 1)).ok().and_then(|o| o.into_iter().next()).map(|o| Value::Object(o).to_string());
+    cut_text(text.as_deref().unwrap_or_default()).to_owned()
+}
+
+fn cut_text(text: &str) -> &str {
+    let mut end = text.len().min(RAW_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Rows as JSON objects: nulls explicit, timestamps as RFC 3339.
+pub fn objects(rows: &RecordBatch) -> Result<Vec<Map<String, Value>>, Fault> {
+    let mut buffer = Vec::new();
+    let mut writer = arrow_json::WriterBuilder::new()
+        .with_explicit_nulls(true)
+        .build::<_, arrow_json::writer::LineDelimited>(&mut buffer);
+    writer.write(rows).and_then(|()| writer.finish()).map_err(Fault::internal)?;
+    drop(writer);
+    buffer
+        .split(|b| *b == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).map_err(Fault::internal))
+        .collect()
+}
+
+/// Rows for people and programs.
+pub fn rows_of(batch: &RecordBatch) -> Result<Rows, Fault> {
+    let schema = batch.schema();
+    Ok(Rows {
+        columns: schema.fields().iter().map(|f| f.name().clone()).collect(),
+        types: schema.fields().iter().map(|f| f.data_type().to_string()).collect(),
+        rows: objects(batch)?,
+    })
+}
+
+/// A digest of rows that does not depend on how they are encoded: equal rows in equal order give equal digests.
+pub fn rows_digest(batch: &RecordBatch) -> Result<Digest, Fault> {
+    let text: BTreeMap<usize, String> =
+        objects(batch)?.into_iter().map(|o| Value::Object(o).to_string()).enumerate().collect();
+    Ok(Digest::of_parts(text.values().map(String::as_bytes)))
+}

@@ -1,0 +1,305 @@
+//! A host as its users see it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_schema::{DataType, Field, Schema};
+use weir_model::alarm::{AlarmState, AlarmStatus};
+use weir_model::batch::BatchRecord;
+use weir_model::columns::timestamp_type;
+use weir_model::port::{Prepared, ScenarioView, ViewTable};
+use weir_model::service::{
+    Events, FileStatus, HistoryEntry, PluginStatus, Readiness, Rows, ScenarioState, ScenarioStatus, Service,
+    SideReport, SinkStatus, Status, StreamStatus,
+};
+use weir_model::{BatchId, Digest, Fault, FaultKind, Name, Offsets, RunKey, ScenarioId, Time};
+
+use crate::host::Host;
+use crate::output;
+use crate::scenario::{Scenario, Shown};
+use crate::side;
+
+impl Service for Host {
+    fn status(&self) -> Result<Status, Fault> {
+        let engines = &self.engines;
+        let views = engines.store.scenarios();
+        let sinks = engines.ledger.sinks()?;
+        let mut scenarios = Vec::new();
+        for view in views {
+            let mut status = self.scenario_status(&view)?;
+            for (sink, cursor, behind) in sinks.iter().filter(|(s, _, _)| s.key == RunKey::live(view.id.clone())) {
+                status.sinks.push(SinkStatus {
+                    sink: sink.output.clone(),
+                    drained_to: cursor.as_ref().map(|c| c.drained_to),
+                    behind: *behind,
+                    fault: self.parts().sinks.get(sink).and_then(|d| d.fault()),
+                });
+            }
+            scenarios.push(status);
+        }
+        let mut streams = Vec::new();
+        for view in engines.store.streams() {
+            let open = self.stream(&view.id);
+            let size = open.as_ref().map(|s| s.window.size()).unwrap_or_default();
+            let (dead_letters, late_rows) = open.as_ref().map(|s| s.put_aside()).unwrap_or_default();
+            let lateness = view.def.as_ref().map(|d| d.watermark.get()).unwrap_or_default();
+            let flushed = match &open {
+                Some(stream) => stream.flushed(),
+                None => engines.ledger.bronze(&view.id)?.flushed,
+            };
+            streams.push(StreamStatus {
+                tenant: view.id.tenant.clone(),
+                stream: view.id.stream.clone(),
+                generation: open.as_ref().map_or(0, |s| s.generation()),
+                offsets: open.as_ref().map_or_else(Offsets::default, |s| s.window.offsets()),
+                flushed,
+                watermark: open.as_ref().and_then(|s| s.window.latest().values().map(|t| t.minus(lateness)).min()),
+                window_rows: size.rows,
+                window_bytes: size.bytes,
+                dead_letters,
+                late_rows,
+                rejected: view.rejected,
+                fault: open.and_then(|s| s.fault()).or_else(|| self.parts().stream_faults.get(&view.id).cloned()),
+            });
+        }
+        let live = self.live.load(Ordering::Acquire);
+        Ok(Status { time: engines.clock.now(), live, ledger: engines.ledger.incarnation(), scenarios, streams })
+    }
+
+    fn ready(&self) -> Readiness {
+        let mut waiting = Vec::new();
+        if !self.looked.load(Ordering::Acquire) {
+            waiting.push("the first look at the rule store".to_owned());
+        }
+        for view in self.engines.store.streams() {
+            if view.def.is_some() && self.stream(&view.id).is_none() {
+                waiting.push(format!("stream {}", view.id));
+            }
+        }
+        Readiness { ready: waiting.is_empty(), waiting }
+    }
+
+    fn alarms(&self, scenario: Option<&ScenarioId>, cleared: bool) -> Result<Vec<AlarmState>, Fault> {
+        let ids = match scenario {
+            Some(id) => vec![id.clone()],
+            None => self.engines.ledger.scenarios()?,
+        };
+        let mut out = Vec::new();
+        for id in ids {
+            let alarms = self.engines.ledger.alarms(&id)?;
+            out.extend(alarms.into_iter().filter(|a| cleared || a.status != AlarmStatus::Cleared));
+        }
+        out.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.opened_at.cmp(&b.opened_at)));
+        Ok(out)
+    }
+
+    fn events(&self, after: &BTreeMap<String, BatchId>, limit: usize, wait_ms: u64) -> Result<Events, Fault> {
+        let deadline = Instant::now() + Duration::from_millis(wait_ms);
+        let mut seen = *self.commits.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let page = self.page(after, limit)?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !page.events.is_empty() || left.is_zero() || *self.stop.borrow() {
+                return Ok(page);
+            }
+            let guard = self.commits.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // Woken early now and then, so that a host that stops does not keep its callers.
+            let left = left.min(Duration::from_millis(500));
+            let (guard, _) =
+                self.commits.1.wait_timeout_while(guard, left, |n| *n == seen).unwrap_or_else(PoisonError::into_inner);
+            seen = *guard;
+        }
+    }
+
+    fn query(&self, tenant: &Name, sql: &str) -> Result<Rows, Fault> {
+        let mut views = vec![current_alarms(&self.tenant_alarms(tenant)?)?];
+        let streams: Vec<_> = self.parts().streams.values().filter(|s| s.id.tenant == *tenant).cloned().collect();
+        for stream in streams {
+            let (chunks, _) = stream.window.rows(&Offsets::default(), &stream.window.offsets());
+            views.push(ViewTable {
+                name: format!("hot_{}", stream.id.stream),
+                schema: stream.def.positioned_schema(),
+                rows: chunks.into_iter().map(|c| c.rows).collect(),
+            });
+        }
+        output::rows_of(&self.engines.adhoc.query(tenant, sql, views)?)
+    }
+
+    fn ledger(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault> {
+        self.engines.ledger.records(key, after, limit)
+    }
+
+    fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
+        if !self.live.load(Ordering::Acquire) {
+            self.reconcile()?;
+        }
+        // The ruleset decides which streams there are; a replay may have another one than is active.
+        let record = self.engines.ledger.record_at(&RunKey::live(id.clone()), at)?;
+        let prepared = match &record {
+            Some(record) if !latest => self.engines.store.stored(id, record.plan.ruleset)?,
+            _ => side::active(&self.engines, id)?,
+        };
+        let streams = self.streams_of(&prepared).map_err(|name| {
+            Fault::external(
+                FaultKind::NotReplayable,
+                format_args!("stream {name} is not open, or has another schema now"),
+            )
+            .fix("`weir status` says what is wrong with the stream")
+        })?;
+        if !self.live.load(Ordering::Acquire) {
+            for stream in streams.values() {
+                stream.read_to_end(&self.engines, self.pace.poll, 10_000)?;
+            }
+        }
+        let side = side::prepare(&self.engines, id, at, latest, &streams)?;
+        side::run(&self.engines, side, &streams)
+    }
+
+    fn history(&self, id: &ScenarioId) -> Result<Vec<HistoryEntry>, Fault> {
+        self.engines.history.history(id)
+    }
+
+    fn rollback(&self, id: &ScenarioId, to: Option<Digest>) -> Result<Digest, Fault> {
+        self.engines.history.rollback(id, to)
+    }
+
+    fn unpin(&self, id: &ScenarioId) -> Result<(), Fault> {
+        self.engines.history.unpin(id)
+    }
+
+    fn forget(&self, id: &ScenarioId) -> Result<(), Fault> {
+        if self.engines.store.scenario(id).is_some_and(|v| !v.removed && (v.active.is_some() || v.pending.is_some())) {
+            return Err(Fault::tenant(FaultKind::Config, format_args!("scenario {id} is still in the rule store"))
+                .fix("remove its folder first; forgetting erases its batches, state and alarms for good"));
+        }
+        self.parts().sinks.retain(|sink, _| sink.key.scenario != *id);
+        self.parts().scenarios.remove(id);
+        self.engines.ledger.forget(id)?;
+        self.engines.history.forget(id)
+    }
+
+    fn resume(&self, id: &ScenarioId) -> Result<(), Fault> {
+        let scenario = self.scenario(id).ok_or_else(|| {
+            Fault::tenant(FaultKind::NotFound, format_args!("no scenario {id} is running"))
+                .fix("`weir status` lists them")
+        })?;
+        scenario.resume();
+        Ok(())
+    }
+}
+
+impl Host {
+    fn scenario_status(&self, view: &ScenarioView) -> Result<ScenarioStatus, Fault> {
+        let engines = &self.engines;
+        let running = self.scenario(&view.id);
+        let known = running.clone().unwrap_or_else(|| Arc::new(Scenario::new(view.id.clone())));
+        let Shown { head, last: last_batch, parked: fault, ended } = known.shown(engines)?;
+        let state = match (&view.active, &fault) {
+            (Some(_), None) if !view.removed && !ended => ScenarioState::Running,
+            (Some(_), Some(_)) if !view.removed => ScenarioState::Parked,
+            _ => ScenarioState::Stopped,
+        };
+        let open = engines.ledger.alarms(&view.id)?.iter().filter(|a| a.status != AlarmStatus::Cleared).count();
+        Ok(ScenarioStatus {
+            tenant: view.id.tenant.clone(),
+            scenario: view.id.scenario.clone(),
+            state,
+            ruleset: view.active.as_ref().map(|p| p.ruleset.digest),
+            active_since: view.active_since,
+            plugin: view.active.as_deref().map(plugin_status),
+            rules: view.active.as_deref().map(rule_status).unwrap_or_default(),
+            pending: view.pending.clone(),
+            rejected: view.rejected.clone(),
+            pinned: view.pinned,
+            fault,
+            last_batch,
+            skipped_ticks: head.map_or(0, |h| h.plan.skipped_total),
+            sinks: Vec::new(),
+            open_alarms: open as u64,
+        })
+    }
+
+    fn page(&self, after: &BTreeMap<String, BatchId>, limit: usize) -> Result<Events, Fault> {
+        let mut out = Events { events: Vec::new(), next: after.clone() };
+        for id in self.engines.ledger.scenarios()? {
+            let name = id.to_string();
+            let key = RunKey::live(id);
+            'records: loop {
+                let records = self.engines.ledger.records(&key, out.next.get(&name).copied(), 256)?;
+                let last_page = records.len() < 256;
+                for record in records {
+                    if out.events.len() >= limit {
+                        break 'records;
+                    }
+                    out.next.insert(name.clone(), record.plan.id);
+                    out.events.extend(record.events);
+                }
+                if last_page {
+                    break;
+                }
+            }
+        }
+        out.events.sort_by_key(|e| e.time);
+        Ok(out)
+    }
+
+    fn tenant_alarms(&self, tenant: &Name) -> Result<Vec<AlarmState>, Fault> {
+        let mut out = Vec::new();
+        for id in self.engines.ledger.scenarios()?.iter().filter(|id| id.tenant == *tenant) {
+            out.extend(self.engines.ledger.alarms(id)?);
+        }
+        Ok(out)
+    }
+}
+
+fn plugin_status(prepared: &Prepared) -> PluginStatus {
+    let d = prepared.detector.description();
+    PluginStatus { name: d.name.clone(), version: d.version.clone(), digest: prepared.detector.digest() }
+}
+
+fn rule_status(prepared: &Prepared) -> Vec<FileStatus> {
+    let files = &prepared.ruleset.manifest.rules;
+    prepared
+        .rules
+        .names()
+        .into_iter()
+        .map(|(name, digest)| FileStatus { file: files.get(&name).cloned().unwrap_or_default(), name, digest })
+        .collect()
+}
+
+/// Current alarms as the table `current_alarms`.
+fn current_alarms(alarms: &[AlarmState]) -> Result<ViewTable, Fault> {
+    let text = |f: &dyn Fn(&AlarmState) -> String| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(alarms.iter().map(f)))
+    };
+    let time = |f: &dyn Fn(&AlarmState) -> Option<Time>| -> ArrayRef {
+        let times: TimestampMicrosecondArray = alarms.iter().map(|a| f(a).map(Time::micros)).collect();
+        Arc::new(times.with_timezone("UTC"))
+    };
+    let count = |f: &dyn Fn(&AlarmState) -> u64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(alarms.iter().map(|a| i64::try_from(f(a)).unwrap_or(i64::MAX))))
+    };
+    let columns: Vec<(&str, DataType, ArrayRef)> = vec![
+        ("scenario", DataType::Utf8, text(&|a| a.scenario.to_string())),
+        ("alarm", DataType::Utf8, text(&|a| a.name.to_string())),
+        ("key", DataType::Utf8, text(&|a| output::key_json(&a.key_names, &a.key).to_string())),
+        ("status", DataType::Utf8, text(&|a| format!("{:?}", a.status).to_lowercase())),
+        ("severity", DataType::Utf8, text(&|a| a.severity.to_string())),
+        ("message", DataType::Utf8, text(&|a| a.message.clone())),
+        ("fields", DataType::Utf8, text(&|a| output::fields_json(&a.fields).to_string())),
+        ("opened_at", timestamp_type(), time(&|a| Some(a.opened_at))),
+        ("last_seen", timestamp_type(), time(&|a| Some(a.last_seen))),
+        ("cleared_at", timestamp_type(), time(&|a| a.cleared_at)),
+        ("count", DataType::Int64, count(&|a| a.count)),
+        ("batch_id", DataType::Int64, count(&|a| a.batch.0)),
+        ("ruleset", DataType::Utf8, text(&|a| a.ruleset.to_string())),
+    ];
+    let fields: Vec<Field> = columns.iter().map(|(n, ty, _)| Field::new(*n, ty.clone(), true)).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let arrays = columns.into_iter().map(|(_, _, c)| c).collect();
+    let rows = RecordBatch::try_new(schema.clone(), arrays).map_err(Fault::internal)?;
+    Ok(ViewTable { name: "current_alarms".to_owned(), schema, rows: vec![rows] })
+}

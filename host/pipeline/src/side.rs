@@ -1,0 +1,135 @@
+//! A side run: one batch for a fixed time. Writes nothing, beside a running host or without one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_model::batch::{BatchRecord, Plan, Space, StateValue};
+use weir_model::port::{Prepared, StateReader};
+use weir_model::service::SideReport;
+use weir_model::{BatchId, Fault, FaultKind, Name, Offsets, RunId, RunKey, ScenarioId, Time};
+
+use crate::batch::{self, Streams};
+use crate::decide::tick::Due;
+use crate::engines::Engines;
+use crate::output;
+
+/// What a side run is made of.
+pub struct Side {
+    /// The plan: recorded, or pinned now.
+    pub plan: Plan,
+    /// The committed batch that is replayed.
+    pub replayed: Option<BatchId>,
+    prepared: Arc<Prepared>,
+    reader: Box<dyn StateReader>,
+}
+
+/// Decides what runs: a committed T is replayed from its record, with the state before it and its own ruleset; another T,
+/// or any with `latest`, runs on today's ruleset and rows. `latest` of a committed T keeps the state before it; a T that
+/// was never committed runs on empty state.
+pub fn prepare(engines: &Engines, id: &ScenarioId, at: Time, latest: bool, streams: &Streams) -> Result<Side, Fault> {
+    let live = RunKey::live(id.clone());
+    let record = engines.ledger.record_at(&live, at)?;
+    let reader: Box<dyn StateReader> = match &record {
+        Some(record) => engines.ledger.state_before(&live, record.plan.id)?,
+        None => Box::new(Empty),
+    };
+    match record {
+        Some(record) if !latest => {
+            let prepared = engines.store.stored(id, record.plan.ruleset)?;
+            let mut plan = record.plan.clone();
+            plan.key.run = side_run()?;
+            Ok(Side { plan, replayed: Some(record.plan.id), prepared, reader })
+        }
+        record => {
+            let prepared = active(engines, id)?;
+            let plan = fresh(id, at, &prepared, record.as_ref(), streams)?;
+            Ok(Side { plan, replayed: None, prepared, reader })
+        }
+    }
+}
+
+fn fresh(
+    id: &ScenarioId,
+    at: Time,
+    prepared: &Prepared,
+    record: Option<&BatchRecord>,
+    streams: &Streams,
+) -> Result<Plan, Fault> {
+    let read = streams.keys().map(|name| (name.clone(), true)).collect();
+    let key = RunKey { scenario: id.clone(), run: side_run()? };
+    let mut plan = batch::plan(key, Due { time: at, skipped: None }, prepared, None, streams, &read);
+    if let Some(record) = record {
+        plan.id = record.plan.id;
+        for (name, pin) in &mut plan.streams {
+            pin.from = record.plan.streams.get(name).map_or_else(Offsets::default, |p| p.from.clone());
+        }
+    }
+    Ok(plan)
+}
+
+fn side_run() -> Result<RunId, Fault> {
+    Ok(RunId::Side(Name::new("at").map_err(Fault::internal)?))
+}
+
+/// The active ruleset, or the fault that there is none.
+pub fn active(engines: &Engines, id: &ScenarioId) -> Result<Arc<Prepared>, Fault> {
+    engines.store.scenario(id).and_then(|view| view.active).ok_or_else(|| {
+        Fault::tenant(FaultKind::NotFound, format_args!("scenario {id} has no active ruleset"))
+            .fix("`weir status` says what is pending or rejected")
+    })
+}
+
+/// Runs it. An answer with `outcome` failed is an answer, not an error.
+pub fn run(engines: &Engines, side: Side, streams: &Streams) -> Result<SideReport, Fault> {
+    let Side { plan, replayed, prepared, reader } = side;
+    for (name, pin) in &plan.streams {
+        let Some(stream) = streams.get(name) else {
+            return Err(Fault::tenant(FaultKind::NotReplayable, format_args!("stream {name} is not there any more")));
+        };
+        if !stream.window.offsets().reaches(&pin.upto) {
+            return Err(Fault::external(
+                FaultKind::NotReplayable,
+                format_args!("stream {name} has not been read up to where the batch saw it"),
+            )
+            .fix("wait until the host has caught up, then try again"));
+        }
+    }
+    let inputs = batch::inputs(&plan, &prepared, streams);
+    let (commit, log, usage) = match batch::execute(plan.clone(), &prepared, inputs, reader, &engines.faults) {
+        Ok(done) => (done.commit, done.log, done.usage),
+        Err(failure) => (batch::failed(plan, failure.fault, 0), failure.log, failure.usage),
+    };
+    let mut outputs = BTreeMap::new();
+    let mut output_digests = BTreeMap::new();
+    for out in &commit.outputs {
+        outputs.insert(out.output.clone(), output::rows_of(&out.rows)?);
+        output_digests.insert(out.output.clone(), output::rows_digest(&out.rows)?);
+    }
+    Ok(SideReport {
+        plan: commit.plan,
+        replayed,
+        outcome: commit.outcome,
+        outputs,
+        output_digests,
+        events: commit.events,
+        raised: commit.raised,
+        rows_in: commit.rows_in,
+        log: log.iter().map(Into::into).collect(),
+        usage,
+    })
+}
+
+/// State with nothing in it.
+struct Empty;
+
+impl StateReader for Empty {
+    fn get(&self, _: &Space, _: &[u8]) -> Result<Option<StateValue>, Fault> {
+        Ok(None)
+    }
+    fn scan(&self, _: &Space, _: &[u8], _: Option<&[u8]>, _: usize) -> Result<Vec<(Vec<u8>, StateValue)>, Fault> {
+        Ok(Vec::new())
+    }
+    fn size(&self, _: &Space) -> Result<(u64, u64), Fault> {
+        Ok((0, 0))
+    }
+}

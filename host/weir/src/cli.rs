@@ -1,0 +1,265 @@
+//! The command line, as clap reads it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use weir_model::duration::Span;
+use weir_model::id::{BatchId, Name, RunId, ScenarioId};
+use weir_model::time::Time;
+
+use crate::config::{Need, Overrides};
+use crate::exit::HELP;
+use crate::logging::{Filter, Format};
+
+/// Runs micro-batch detection pipelines, and tells of them.
+///
+/// All commands but run and check ask the host that holds the data folder; when none runs, they open the folder
+/// themselves.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, after_help = HELP, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Options of all commands.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Options of all commands.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of all commands")]
+pub struct Common {
+    /// The rule store
+    #[arg(long, global = true, value_name = "DIR", env = "WEIR_STORE")]
+    pub store: Option<PathBuf>,
+    /// The data folder: ledger, lake, history, socket
+    #[arg(long, global = true, value_name = "DIR", env = "WEIR_DATA")]
+    pub data: Option<PathBuf>,
+    /// Settings; defaults.toml of host/weir lists them all
+    #[arg(long, global = true, value_name = "FILE", env = "WEIR_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Print JSON with stable field names: one object, or one object a line
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// How the log on stderr looks: human or json
+    #[arg(long, global = true, value_name = "FORMAT", env = "WEIR_LOG_FORMAT")]
+    pub log: Option<Format>,
+    /// What is logged: trace, debug, info, warn, error, or by module
+    #[arg(long, global = true, value_name = "LEVEL", env = "WEIR_LOG")]
+    pub log_level: Option<Filter>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the service
+    Run(Run),
+    /// Validate the rule store without running it; exit code 1 and every problem with file, field and fix
+    Check {
+        /// This one only
+        #[arg(value_name = "TENANT/SCENARIO")]
+        scenario: Option<ScenarioId>,
+    },
+    /// Run one batch for a fixed time beside the live ones; writes nothing
+    ///
+    /// A committed time is replayed: its positions, ruleset and state. Another time runs on empty state.
+    Batch(Batch),
+    /// Show scenarios, streams and sinks
+    Status,
+    /// Follow alarms as they are committed
+    ///
+    /// It goes on over restarts of the host, and waits for one when none runs; --once reads the folder itself.
+    Tail(Tail),
+    /// SQL over a tenant's lake tables, hot windows and current_alarms
+    Query {
+        /// One SELECT
+        sql: String,
+        /// Whose tables; needed when there are several tenants
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<Name>,
+    },
+    /// Show committed batches in Spark's field names
+    Ledger(Ledger),
+    /// Show a scenario's rulesets, newest first
+    History(One),
+    /// Pin a ruleset of the history, until the folder changes or it is unpinned
+    Rollback {
+        /// The scenario
+        #[arg(value_name = "TENANT/SCENARIO")]
+        scenario: ScenarioId,
+        /// Its digest or the beginning of it; without one: the ruleset before the active
+        #[arg(value_parser = digest_start)]
+        digest: Option<String>,
+    },
+    /// Undo a rollback
+    Unpin(One),
+    /// Erase a removed scenario: batches, outputs, state
+    Forget(One),
+    /// Let a parked scenario go on
+    Resume(One),
+}
+
+/// `weir run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Where REST and metrics are; any address but loopback needs a token
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Process all that there is, drain the sinks, and end; listens on the network only with --listen
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// `weir batch`.
+#[derive(Debug, Args)]
+pub struct Batch {
+    /// The scenario
+    #[arg(value_name = "TENANT/SCENARIO")]
+    pub scenario: ScenarioId,
+    /// The batch's time, such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub at: Time,
+    /// Today's ruleset and data instead of the recorded ones
+    #[arg(long)]
+    pub latest: bool,
+}
+
+/// `weir tail`.
+#[derive(Debug, Args)]
+pub struct Tail {
+    /// Begin with the first alarm that was committed instead of now
+    #[arg(long)]
+    pub from_start: bool,
+    /// Print what there is from the start, then end
+    #[arg(long, conflicts_with = "duration")]
+    pub once: bool,
+    /// End after this time, such as 30s
+    #[arg(long = "for", value_name = "DURATION", id = "duration")]
+    pub duration: Option<Span>,
+}
+
+/// `weir ledger`.
+#[derive(Debug, Args)]
+pub struct Ledger {
+    /// The scenario
+    #[arg(value_name = "TENANT/SCENARIO")]
+    pub scenario: ScenarioId,
+    /// Which run: live, side:NAME or backfill:NAME
+    #[arg(long, default_value = "live")]
+    pub run: RunId,
+    /// Only batches after this one
+    #[arg(long, value_name = "N", value_parser = batch_id)]
+    pub after: Option<BatchId>,
+    /// At most so many
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+}
+
+/// A command about one scenario.
+#[derive(Debug, Args)]
+pub struct One {
+    /// The scenario
+    #[arg(value_name = "TENANT/SCENARIO")]
+    pub scenario: ScenarioId,
+}
+
+fn batch_id(text: &str) -> Result<BatchId, std::num::ParseIntError> {
+    text.parse().map(BatchId)
+}
+
+fn digest_start(text: &str) -> Result<String, &'static str> {
+    let hex = text.bytes().all(|b| b.is_ascii_hexdigit());
+    if hex && (4..=64).contains(&text.len()) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err("a digest is given by 4 to 64 hexadecimal digits")
+    }
+}
+
+impl Cli {
+    /// What the command cannot do without.
+    pub fn need(&self) -> Need {
+        match self.command {
+            Command::Run(_) => Need::Run,
+            Command::Check { .. } => Need::Store,
+            _ => Need::Data,
+        }
+    }
+
+    /// The settings that the command line gives.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            file: self.common.config.clone(),
+            store: self.common.store.clone(),
+            data: self.common.data.clone(),
+            listen: match &self.command {
+                Command::Run(run) => run.listen,
+                _ => None,
+            },
+            log: self.common.log,
+            log_level: self.common.log_level.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn reads_every_command_of_the_table() {
+        for line in [
+            "weir run --store s --data d --config f --listen 127.0.0.1:0 --once",
+            "weir check --store s acme/s1",
+            "weir check --store s",
+            "weir batch acme/s1 --at 2026-01-31T12:00:00Z --latest --data d",
+            "weir status --data d --json",
+            "weir --json --data d status",
+            "weir tail --from-start --for 30s",
+            "weir tail --once",
+            "weir query select+1 --tenant acme",
+            "weir ledger acme/s1 --run side:x --after 5 --limit 2",
+            "weir history acme/s1",
+            "weir rollback acme/s1 0123abcd",
+            "weir rollback acme/s1",
+            "weir unpin acme/s1",
+            "weir forget acme/s1",
+            "weir resume acme/s1",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());
+        }
+    }
+
+    #[test]
+    fn refuses_what_makes_no_sense_and_says_why() {
+        for (line, why) in [
+            ("weir batch acme/s1", "--at <TIME>"),
+            ("weir batch s1 --at 2026-01-31T12:00:00Z", "write TENANT/SCENARIO"),
+            ("weir batch acme/s1 --at noon", "2026-01-31T12:00:00Z"),
+            ("weir rollback acme/s1 xyz", "hexadecimal"),
+            ("weir tail --once --for 3s", "cannot be used with"),
+            ("weir tail --for soon", "length of time"),
+            ("weir run --listen here", "--listen"),
+            ("weir status --log xml", "human or json"),
+            ("weir status --log-level weir=loud", "--log-level"),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert!(error.to_string().contains(why), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Commands that ask once and print the answer.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use weir_model::batch::Outcome;
+use weir_model::fault::Fault;
+use weir_model::id::{Digest, Name, RunKey, ScenarioId};
+use weir_model::service::Service;
+
+use crate::cli::{Batch, Ledger};
+use crate::exit::Failure;
+use crate::print::{Align, Out, Table, count, report, rows, spark, status as status_text};
+
+type Done = Result<(), Failure>;
+
+pub(super) fn status(service: &dyn Service, out: &mut Out<'_>) -> Done {
+    let status = service.status()?;
+    if out.json {
+        out.object(&status)?;
+    } else {
+        out.stdout.write_all(status_text::text(&status).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// A batch that failed is printed like any other, and makes the exit code 1.
+pub(super) fn batch(service: &dyn Service, ask: &Batch, out: &mut Out<'_>) -> Done {
+    let found = service.side(&ask.scenario, ask.at, ask.latest)?;
+    if out.json {
+        out.object(&found)?;
+    } else {
+        report::side(out, &found)?;
+    }
+    match found.outcome {
+        Outcome::Failed(_) => Err(Failure::Problems),
+        Outcome::Judged | Outcome::NoVerdict => Ok(()),
+    }
+}
+
+pub(super) fn query(service: &dyn Service, sql: &str, tenant: Option<&Name>, out: &mut Out<'_>) -> Done {
+    let tenant = match tenant {
+        Some(tenant) => tenant.clone(),
+        None => only_tenant(service)?,
+    };
+    let found = service.query(&tenant, sql)?;
+    if out.json {
+        for row in &found.rows {
+            out.object(row)?;
+        }
+        return Ok(());
+    }
+    out.table(&rows::table(&found))?;
+    out.note(format_args!("{}", count(found.rows.len() as u64, "row")))?;
+    Ok(())
+}
+
+fn only_tenant(service: &dyn Service) -> Result<Name, Failure> {
+    let status = service.status()?;
+    let scenarios = status.scenarios.into_iter().map(|s| s.tenant);
+    let streams = status.streams.into_iter().map(|s| s.tenant);
+    let tenants: BTreeSet<Name> = scenarios.chain(streams).collect();
+    let names: Vec<&str> = tenants.iter().map(Name::as_str).collect();
+    match (tenants.first(), tenants.len()) {
+        (Some(tenant), 1) => Ok(tenant.clone()),
+        (None, _) => Err(Failure::NotFound("there is no tenant yet".to_owned())),
+        _ => Err(Failure::Usage(format!("there are several tenants; choose one with --tenant: {}", names.join(", ")))),
+    }
+}
+
+/// Pages through the ledger: however long it is, only one page is in memory.
+pub(super) fn ledger(service: &dyn Service, ask: &Ledger, out: &mut Out<'_>) -> Done {
+    const PAGE: usize = 500;
+    let key = RunKey { scenario: ask.scenario.clone(), run: ask.run.clone() };
+    let mut after = ask.after;
+    let mut left = ask.limit.unwrap_or(usize::MAX);
+    let mut first = true;
+    while left > 0 {
+        let page = service.ledger(&key, after, PAGE.min(left))?;
+        let Some(last) = page.last() else { break };
+        after = Some(last.plan.id);
+        left = left.saturating_sub(page.len());
+        if out.json {
+            for record in &page {
+                out.object(&spark::progress(record))?;
+            }
+        } else {
+            out.table(&spark::table(&page).headless(!first))?;
+        }
+        first = false;
+    }
+    if first && ask.after.is_none() && left > 0 {
+        return Err(Failure::NotFound(format!("{key} has no batches")));
+    }
+    Ok(())
+}
+
+pub(super) fn history(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {
+    let history = service.history(id)?;
+    if out.json {
+        for entry in &history {
+            out.object(entry)?;
+        }
+        return Ok(());
+    }
+    let columns = ["TIME", "EVENT", "RULESET", "WHY"].map(|c| (c, Align::Left));
+    let mut table = Table::new(columns);
+    for entry in history {
+        let (time, digest) = (entry.time.to_string(), entry.digest.short());
+        table.row([time, entry.event, digest, entry.reason]);
+    }
+    out.table(&table)?;
+    Ok(())
+}
+
+pub(super) fn rollback(service: &dyn Service, id: &ScenarioId, digest: Option<&str>, out: &mut Out<'_>) -> Done {
+    let to = digest.map(|start| find_digest(service, id, start)).transpose()?;
+    let pinned = service.rollback(id, to)?;
+    if out.json {
+        out.object(&json!({"tenant": id.tenant, "scenario": id.scenario, "pinned": pinned}))?;
+    } else {
+        let short = pinned.short();
+        out.line(format_args!("{id} is pinned to {short} until its folder changes; 'weir unpin {id}' undoes it"))?;
+    }
+    Ok(())
+}
+
+/// The digest of the history that begins like this.
+fn find_digest(service: &dyn Service, id: &ScenarioId, start: &str) -> Result<Digest, Failure> {
+    if let Ok(whole) = start.parse() {
+        return Ok(whole);
+    }
+    let history = service.history(id)?.into_iter().map(|e| e.digest);
+    let found: BTreeSet<Digest> = history.filter(|d| d.to_string().starts_with(start)).collect();
+    match (found.first(), found.len()) {
+        (Some(one), 1) => Ok(*one),
+        (None, _) => {
+            Err(Failure::NotFound(format!("no ruleset of {id} begins with {start}; 'weir history {id}' lists them")))
+        }
+        (_, n) => Err(Failure::Usage(format!("{n} rulesets of {id} begin with {start}; give more digits"))),
+    }
+}
+
+pub(super) fn unpin(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {
+    act(service.unpin(id), id, "unpinned", out)
+}
+pub(super) fn forget(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {
+    act(service.forget(id), id, "forgotten", out)
+}
+pub(super) fn resume(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {
+    act(service.resume(id), id, "resumed", out)
+}
+fn act(acted: Result<(), Fault>, id: &ScenarioId, done: &str, out: &mut Out<'_>) -> Done {
+    acted?;
+    if out.json {
+        out.object(&json!({"tenant": id.tenant, "scenario": id.scenario, "done": done}))?;
+    } else {
+        out.line(format_args!("{id} is {done}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! `weir batch` and `weir check` for people.
+
+use std::io;
+
+use weir_model::batch::Outcome;
+use weir_model::service::SideReport;
+
+use super::{Out, alarm, clean, count, problem, rows};
+use crate::host::Checked;
+
+/// A side run: what it ran on, its rows, its alarms, its log.
+pub fn side(out: &mut Out<'_>, report: &SideReport) -> io::Result<()> {
+    let plan = &report.plan;
+    let what = match report.replayed {
+        Some(id) => format!("replay of batch {}", id.0),
+        None => "a batch on empty state".to_owned(),
+    };
+    out.line(format_args!(
+        "{} at {}: {what}, ruleset {}, {} in, {}",
+        plan.key.scenario,
+        plan.time,
+        plan.ruleset.short(),
+        count(report.rows_in, "row"),
+        count(report.raised, "alarm"),
+    ))?;
+    match &report.outcome {
+        Outcome::Judged => {}
+        Outcome::NoVerdict => out.line(format_args!("the plugin could not judge"))?,
+        Outcome::Failed(fault) => out.line(format_args!("failed: {}", clean(&fault.to_string())))?,
+    }
+    for (name, output) in &report.outputs {
+        let digest = report.output_digests.get(name);
+        out.line(format_args!(
+            "\n{name}: {}{}",
+            count(output.rows.len() as u64, "row"),
+            digest.map_or_else(String::new, |d| format!(", digest {}", d.short())),
+        ))?;
+        if !output.rows.is_empty() {
+            out.table(&rows::table(output))?;
+        }
+    }
+    if !report.events.is_empty() {
+        out.line(format_args!("\nalarms:"))?;
+    }
+    for event in &report.events {
+        let line = alarm::line(event, out.colour);
+        out.line(format_args!("{line}"))?;
+    }
+    if !report.log.is_empty() {
+        out.line(format_args!("\nlog:"))?;
+    }
+    for line in &report.log {
+        out.line(format_args!("{:<5} {}", line.level, clean(&line.message)))?;
+    }
+    Ok(())
+}
+
+/// A checked store: a line for each thing that was looked at, its problems under it.
+pub fn check(out: &mut Out<'_>, checked: &[Checked]) -> io::Result<()> {
+    for one in checked {
+        let says = match one.problems.len() {
+            0 => "ok".to_owned(),
+            n => count(n as u64, "problem"),
+        };
+        out.line(format_args!("{}: {says}", one.subject()))?;
+        for found in &one.problems {
+            problem(out.stdout, "  ", found)?;
+        }
+    }
+    let bad = checked.iter().filter(|c| !c.problems.is_empty()).count();
+    if bad > 0 {
+        out.line(format_args!("\n{bad} of {} checked with problems", checked.len()))?;
+    }
+    out.stdout.flush()
+}

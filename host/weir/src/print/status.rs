@@ -1,0 +1,164 @@
+//! `weir status` for people: tables of what is fine, a line under them for each thing that is not.
+
+use std::fmt::Write as _;
+
+use weir_model::fault::Fault;
+use weir_model::id::Digest;
+use weir_model::port::Notice;
+use weir_model::service::{ScenarioState, ScenarioStatus, SinkStatus, Status, StreamStatus};
+
+use super::spark::brief;
+use super::{Align, Table, clean, count, maybe};
+
+/// The whole text.
+pub fn text(status: &Status) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "{} at {}, ledger {}\n",
+        if status.live { "a host is running" } else { "no host is running; this is what the folder holds" },
+        status.time,
+        status.ledger
+    );
+    if status.scenarios.is_empty() {
+        out.push_str("no scenarios\n");
+    } else {
+        let _ = write!(out, "{}", scenarios(&status.scenarios));
+    }
+    for (id, trouble) in status.scenarios.iter().flat_map(scenario_troubles) {
+        let _ = writeln!(out, "  {id}: {}", clean(&trouble));
+    }
+    if !status.streams.is_empty() {
+        let _ = write!(out, "\n{}", streams(status));
+    }
+    for (id, trouble) in status.streams.iter().flat_map(stream_troubles) {
+        let _ = writeln!(out, "  {id}: {}", clean(&trouble));
+    }
+    out
+}
+
+fn scenarios(all: &[ScenarioStatus]) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("SCENARIO", Left),
+        ("STATE", Left),
+        ("RULESET", Left),
+        ("PLUGIN", Left),
+        ("BATCH", Right),
+        ("TIME", Left),
+        ("OUTCOME", Left),
+        ("ROWS", Right),
+        ("ALARMS", Right),
+        ("MS", Right),
+        ("OPEN", Right),
+        ("SKIPPED", Right),
+        ("SINKS", Left),
+    ]);
+    for s in all {
+        let batch = s.last_batch.as_ref();
+        table.row([
+            format!("{}/{}", s.tenant, s.scenario),
+            state(s.state).to_owned(),
+            maybe(s.ruleset.as_ref().map(Digest::short)),
+            maybe(s.plugin.as_ref().map(|p| format!("{} {}", p.name, p.version))),
+            maybe(batch.map(|b| b.id.0)),
+            maybe(batch.map(|b| b.time)),
+            maybe(batch.map(|b| b.outcome.replace('_', " "))),
+            maybe(batch.map(|b| b.rows_in)),
+            maybe(batch.map(|b| b.alarms)),
+            maybe(batch.and_then(|b| b.duration_ms.get("total")).map(|ms| brief(*ms))),
+            s.open_alarms.to_string(),
+            s.skipped_ticks.to_string(),
+            sinks(&s.sinks),
+        ]);
+    }
+    table
+}
+
+fn state(state: ScenarioState) -> &'static str {
+    match state {
+        ScenarioState::Running => "running",
+        ScenarioState::Parked => "parked",
+        ScenarioState::Stopped => "stopped",
+    }
+}
+
+fn sinks(all: &[SinkStatus]) -> String {
+    let behind: Vec<String> =
+        all.iter().filter(|s| s.behind > 0).map(|s| format!("{} {} behind", s.sink, s.behind)).collect();
+    match (all.len(), behind.is_empty()) {
+        (0, _) => "-".to_owned(),
+        (n, true) => format!("{n} drained"),
+        _ => behind.join(", "),
+    }
+}
+
+fn notice(what: &str, notice: &Notice) -> String {
+    let more = match notice.problems.len() {
+        0 | 1 => String::new(),
+        n => format!(" (and {})", count(n as u64 - 1, "more problem")),
+    };
+    let fix = notice.problems.first().map_or("", |p| p.fix.as_str());
+    let fix = if fix.is_empty() { String::new() } else { format!("; {fix}") };
+    format!("{what} since {}: {}: {}{fix}{more}", notice.since, notice.file, notice.reason)
+}
+
+fn held(what: &str, fault: &Fault) -> String {
+    format!("{what}: {fault}")
+}
+
+fn scenario_troubles(s: &ScenarioStatus) -> Vec<(String, String)> {
+    let id = format!("{}/{}", s.tenant, s.scenario);
+    let own = [
+        s.fault.as_ref().map(|f| held(state(s.state), f)),
+        s.rejected.as_ref().map(|n| notice("rejected", n)),
+        s.pending.as_ref().map(|n| notice("pending", n)),
+        s.pinned.map(|d| format!("pinned to {}; 'weir unpin {id}' undoes it", d.short())),
+    ];
+    let sinks = s.sinks.iter().filter_map(|sink| {
+        let fault = sink.fault.as_ref()?;
+        Some(held(&format!("sink {}", sink.sink), fault))
+    });
+    let all = own.into_iter().flatten().chain(sinks);
+    all.map(|text| (id.clone(), text)).collect()
+}
+
+fn streams(status: &Status) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("STREAM", Left),
+        ("READ", Left),
+        ("FLUSHED", Left),
+        ("LAG", Right),
+        ("WINDOW ROWS", Right),
+        ("BYTES", Right),
+        ("LATE", Right),
+        ("DEAD LETTERS", Right),
+    ]);
+    for s in &status.streams {
+        let lag = s.watermark.map(|w| status.time.since(w).as_secs());
+        table.row([
+            format!("{}/{}", s.tenant, s.stream),
+            offsets(&s.offsets),
+            offsets(&s.flushed),
+            maybe(lag.map(|seconds| format!("{seconds} s"))),
+            s.window_rows.to_string(),
+            s.window_bytes.to_string(),
+            s.late_rows.to_string(),
+            s.dead_letters.to_string(),
+        ]);
+    }
+    table
+}
+
+fn offsets(offsets: &weir_model::Offsets) -> String {
+    let parts = offsets.0.iter().map(|(p, next)| format!("{p}:{next}"));
+    maybe(Some(parts.collect::<Vec<_>>().join(" ")).filter(|text| !text.is_empty()))
+}
+
+fn stream_troubles(s: &StreamStatus) -> Vec<(String, String)> {
+    let all = [s.fault.as_ref().map(|f| held("held", f)), s.rejected.as_ref().map(|n| notice("rejected", n))];
+    let id = format!("{}/{}", s.tenant, s.stream);
+    all.into_iter().flatten().map(|text| (id.clone(), text)).collect()
+}

@@ -1,0 +1,313 @@
+//! Makes a host of the crates below `host/`. The only place that knows them all.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use weir_connectors::Connectors;
+use weir_jdm::{Jdm, JdmConfig};
+use weir_lake::{LakeConfig, WeirLake};
+use weir_ledger::{FjallLedger, LedgerConfig};
+use weir_model::fault::{Fault, FaultKind, Problem};
+use weir_model::id::ScenarioId;
+use weir_model::port::{PollLimit, QueryEngine, RuleStore};
+use weir_model::service::Service;
+use weir_model::time::{BoxFuture, Clock};
+use weir_model::{FaultPoints, NoFaults};
+use weir_pipeline::{Admit, Engines, Host, Pace, loops};
+use weir_rulestore::{FolderStore, Keep, StoreConfig, Subject, check_folder};
+use weir_sandbox::{Sandbox, SandboxConfig};
+
+use crate::config::Config;
+use crate::host::{Checked, RunningHost, Wiring};
+
+/// The file in the data folder that says which rule store its host runs.
+const HOST_FILE: &str = "host.json";
+/// How long `--once` waits for rulesets that still settle or compile.
+const ONCE_SETTLES: Duration = Duration::from_secs(180);
+
+/// The real host.
+#[derive(Debug, Clone, Copy)]
+pub struct Wired;
+
+/// A host's engines, as types; tests look at single ones.
+#[allow(missing_docs)]
+pub struct Built {
+    pub engines: Engines,
+    pub ledger: Arc<FjallLedger>,
+    pub lake: Arc<WeirLake>,
+    pub store: Arc<FolderStore>,
+}
+
+/// What a data folder remembers of its host.
+#[derive(Serialize, Deserialize)]
+struct HostFile {
+    store: PathBuf,
+}
+
+/// Builds all engines on a data folder. Blocks; `runtime` drives what is async.
+pub fn build(
+    config: &Config,
+    store: &Path,
+    clock: Arc<dyn Clock>,
+    faults: Arc<dyn FaultPoints>,
+    runtime: Handle,
+) -> Result<Built, Fault> {
+    let data = config.data()?;
+    fs::create_dir_all(data).map_err(|e| in_data(data, &e))?;
+    let ledger = FjallLedger::open(&data.join("ledger"), LedgerConfig::default(), faults.clone())?;
+    let mut lake_config = LakeConfig::new(data.join("lake"), runtime.clone());
+    lake_config.checkpoint_every = config.lake.checkpoint_every;
+    let lake = WeirLake::open(lake_config, faults.clone())?;
+    let admit = Admit {
+        detectors: Sandbox::new(SandboxConfig::new(data.join("cache")))?,
+        rules: Jdm::new(JdmConfig { threads: threads(config.threads.rule) })?,
+        queries: lake.clone(),
+        ledger: Some(ledger.clone()),
+    };
+    let rulesets = FolderStore::open(store_config(config, store, data.join("rulesets")), Arc::new(admit), clock.clone())?;
+    let rows = lake.clone();
+    let sources = Connectors::new(
+        data.join("spool"),
+        store.to_owned(),
+        Arc::new(move |sql, schema, file| rows.row_maker(sql, schema, file)),
+        faults.clone(),
+    );
+    let engines = Engines {
+        ledger: ledger.clone(),
+        lake: lake.clone(),
+        adhoc: lake.clone(),
+        sources,
+        store: rulesets.clone(),
+        history: rulesets.clone(),
+        clock,
+        faults,
+        runtime,
+    };
+    Ok(Built { engines, ledger, lake, store: rulesets })
+}
+
+/// The pace that the settings ask for.
+pub fn pace(config: &Config) -> Pace {
+    Pace {
+        poll: PollLimit { rows: size(config.ingest.poll_rows), bytes: size(config.ingest.poll_bytes) },
+        look: config.rule_store.poll.get(),
+        bronze_flush: config.ingest.flush.get(),
+        sink_wait: config.sink.flush.get(),
+        sink_bytes: size(config.sink.batch_bytes),
+        workers: threads(config.threads.cpu) + 2,
+        replay_horizon: config.ledger.replay_horizon.get(),
+        disk_floor: config.data.clone().map(|data| (data, config.ledger.disk_floor_bytes)),
+        ..Pace::default()
+    }
+}
+
+fn store_config(config: &Config, store: &Path, history: PathBuf) -> StoreConfig {
+    StoreConfig {
+        store: store.to_owned(),
+        history,
+        settle: config.rule_store.settle.get(),
+        poll: config.rule_store.poll.get(),
+        keep: Keep { digests: size(config.rule_store.keep), horizon: config.ledger.replay_horizon.get() },
+        defaults: config.limits.clone(),
+    }
+}
+
+fn size(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+fn threads(n: u64) -> usize {
+    size(n).max(1)
+}
+
+fn in_data(data: &Path, e: &std::io::Error) -> Fault {
+    Fault::host(FaultKind::Disk, format_args!("the data folder: {e}")).file(data.display())
+}
+
+impl Wiring for Wired {
+    fn start(&self, config: Arc<Config>, clock: Arc<dyn Clock>, once: bool) -> Result<Box<dyn RunningHost>, Fault> {
+        let store = config.store.clone().ok_or_else(|| Fault::internal("a host without a rule store"))?;
+        let store = store.canonicalize().map_err(|e| {
+            Fault::tenant(FaultKind::Config, format_args!("the rule store: {e}"))
+                .file(store.display())
+                .fix("correct the path after --store")
+        })?;
+        let built = build(&config, &store, clock, Arc::new(NoFaults), Handle::current())?;
+        let data = config.data()?;
+        let file = serde_json::to_vec(&HostFile { store }).map_err(Fault::internal)?;
+        fs::write(data.join(HOST_FILE), file).map_err(|e| in_data(data, &e))?;
+        let host = Host::new(built.engines, pace(&config));
+        Ok(Box::new(Running { host, store: built.store, loops: Mutex::new(None) }).started(once))
+    }
+
+    fn open_local(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Service>, Fault> {
+        let data = config.data()?;
+        let store = match &config.store {
+            Some(store) => store.clone(),
+            None => {
+                let bytes = fs::read(data.join(HOST_FILE)).map_err(|e| in_data(data, &e))?;
+                serde_json::from_slice::<HostFile>(&bytes)
+                    .map_err(|e| {
+                        Fault::host(FaultKind::Config, e)
+                            .file(data.join(HOST_FILE).display())
+                            .fix("name the rule store with --store")
+                    })?
+                    .store
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(|e| Fault::host(FaultKind::Resources, format_args!("no runtime: {e}")))?;
+        let built = build(config, &store, clock, Arc::new(NoFaults), runtime.handle().clone())?;
+        settle(&built.store, built.engines.clock.as_ref());
+        let host = Host::new(built.engines, pace(config));
+        Ok(Arc::new(Local { host, _runtime: runtime }))
+    }
+
+    fn check(&self, config: &Config, only: Option<&ScenarioId>) -> Result<Vec<Checked>, Fault> {
+        let store = config.store.clone().ok_or_else(|| Fault::internal("a check without a rule store"))?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(|e| Fault::host(FaultKind::Resources, format_args!("no runtime: {e}")))?;
+        let scratch = Scratch::new()?;
+        let lake =
+            WeirLake::open(LakeConfig::new(scratch.0.join("lake"), runtime.handle().clone()), Arc::new(NoFaults))?;
+        let admit = Admit {
+            detectors: Sandbox::new(SandboxConfig::new(scratch.0.join("cache")))?,
+            rules: Jdm::new(JdmConfig { threads: 1 })?,
+            queries: lake,
+            ledger: None,
+        };
+        let found = check_folder(&store, &config.limits, &admit, only);
+        Ok(found.into_iter().map(|(subject, problems)| checked(subject, problems)).collect())
+    }
+}
+
+fn checked(subject: Subject, problems: Vec<Problem>) -> Checked {
+    let (tenant, scenario, stream) = match subject {
+        Subject::Store => (None, None, None),
+        Subject::Tenant(tenant) => (Some(tenant), None, None),
+        Subject::Stream(id) => (Some(id.tenant), None, Some(id.stream)),
+        Subject::Scenario(id) => (Some(id.tenant), Some(id.scenario), None),
+    };
+    Checked { tenant, scenario, stream, problems }
+}
+
+/// A folder that goes away with its owner.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, Fault> {
+        let path = std::env::temp_dir().join(format!("weir-check-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|e| in_data(&path, &e))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Looks at the store until nothing is pending there.
+fn settle(store: &FolderStore, clock: &dyn Clock) {
+    let until = Instant::now() + ONCE_SETTLES;
+    loop {
+        store.look(clock.now());
+        store.wait(until.saturating_duration_since(Instant::now()));
+        let waits = store.scenarios().iter().any(|s| s.pending.is_some());
+        if !waits || Instant::now() > until {
+            return;
+        }
+        // A real wait until files have settled; no decision of a batch hangs on it.
+        #[allow(clippy::disallowed_methods)]
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+struct Running {
+    host: Arc<Host>,
+    store: Arc<FolderStore>,
+    loops: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Running {
+    fn started(self: Box<Self>, once: bool) -> Box<Self> {
+        if !once {
+            let task = self.host.engines.runtime.spawn(loops::run(self.host.clone()));
+            *self.loops.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        }
+        self
+    }
+}
+
+impl RunningHost for Running {
+    fn service(&self) -> Arc<dyn Service> {
+        self.host.clone()
+    }
+
+    fn drained(&self) -> BoxFuture<'static, Result<(), Fault>> {
+        let (host, store) = (self.host.clone(), self.store.clone());
+        let work = tokio::task::spawn_blocking(move || {
+            settle(&store, host.engines.clock.as_ref());
+            let faults = host.once()?;
+            faults.iter().for_each(|f| tracing::error!("{f}"));
+            faults.into_iter().next().map_or(Ok(()), Err)
+        });
+        Box::pin(async { work.await.unwrap_or_else(|e| Err(Fault::internal(format_args!("a worker panicked: {e}")))) })
+    }
+
+    fn stop(&self) -> BoxFuture<'static, Result<(), Fault>> {
+        self.host.stop();
+        let task = self.loops.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Box::pin(async move {
+            match task {
+                Some(task) => task.await.map_err(|e| Fault::internal(format_args!("the host's loops panicked: {e}"))),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+/// An opened data folder; the runtime lives as long as it is asked.
+struct Local {
+    host: Arc<Host>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
+        impl Service for Local {
+            $(fn $name(&self, $($arg: $ty),*) -> $ret { self.host.$name($($arg),*) })*
+        }
+    };
+}
+
+use std::collections::BTreeMap;
+use weir_model::batch::BatchRecord;
+use weir_model::service::{Events, HistoryEntry, Readiness, Rows, SideReport, Status};
+use weir_model::{AlarmState, BatchId, Digest, Name, RunKey, Time};
+
+forward! {
+    status() -> Result<Status, Fault>;
+    ready() -> Readiness;
+    alarms(scenario: Option<&ScenarioId>, cleared: bool) -> Result<Vec<AlarmState>, Fault>;
+    events(after: &BTreeMap<String, BatchId>, limit: usize, wait_ms: u64) -> Result<Events, Fault>;
+    query(tenant: &Name, sql: &str) -> Result<Rows, Fault>;
+    ledger(key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
+    side(id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault>;
+    history(id: &ScenarioId) -> Result<Vec<HistoryEntry>, Fault>;
+    rollback(id: &ScenarioId, to: Option<Digest>) -> Result<Digest, Fault>;
+    unpin(id: &ScenarioId) -> Result<(), Fault>;
+    forget(id: &ScenarioId) -> Result<(), Fault>;
+    resume(id: &ScenarioId) -> Result<(), Fault>;
+}

@@ -1,0 +1,10 @@
+//! The integration tests: one binary, because each one links every engine.
+
+// What a test or its helper cannot do without is a failure of the test, said by a panic.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod architecture;
+mod faults;
+mod protocol;
+mod s1;
+mod support;

@@ -1,0 +1,42 @@
+//! Opens a host on real engines in a folder.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_lake::{LakeConfig, WeirLake};
+use weir_ledger::{FjallLedger, LedgerConfig};
+use weir_model::port::{History, RuleStore, Sources};
+use weir_model::{Clock, Fault, FaultPoints};
+use weir_pipeline::{Engines, Host, Pace};
+
+/// A host and the engines that a test looks at.
+pub struct Opened {
+    pub host: Arc<Host>,
+    pub ledger: Arc<FjallLedger>,
+    pub lake: Arc<WeirLake>,
+}
+
+/// Opens ledger and lake below `data`, with the store and sources that are given.
+pub fn open<S: RuleStore + History + 'static>(
+    data: &Path,
+    clock: Arc<dyn Clock>,
+    runtime: tokio::runtime::Handle,
+    faults: Arc<dyn FaultPoints>,
+    sources: Arc<dyn Sources>,
+    store: Arc<S>,
+) -> Result<Opened, Fault> {
+    let ledger = FjallLedger::open(&data.join("ledger"), LedgerConfig::default(), faults.clone())?;
+    let lake = WeirLake::open(LakeConfig::new(data.join("lake"), runtime.clone()), faults.clone())?;
+    let engines = Engines {
+        ledger: ledger.clone(),
+        lake: lake.clone(),
+        adhoc: lake.clone(),
+        sources,
+        store: store.clone(),
+        history: store,
+        clock,
+        faults,
+        runtime,
+    };
+    Ok(Opened { host: Host::new(engines, Pace::default()), ledger, lake })
+}

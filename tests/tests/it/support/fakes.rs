@@ -1,0 +1,310 @@
+//! Ports with a second implementation, for tests that need a plugin, a store or a source to behave in a certain way.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arrow_array::{Int64Array, RecordBatch, TimestampMicrosecondArray};
+use weir_model::port::{
+    AlarmType, BatchHost, BatchInputs, Decode, Decoded, Description, Detection, DetectFailure, Detector, Journal, OpenSource,
+    OutputDecl, Payload, PollLimit, Polled, Prepared, Queries, RuleAnswer, RuleCall, RuleContext, RuleStore, Rules,
+    ScenarioView, Source, Sources, StreamView, Usage, Verdict,
+};
+use weir_model::stream::StreamMeta;
+use weir_model::{
+    CallError, DataError, Digest, Fault, FaultPoints, FieldDef, Kind, Limits, Manifest, Name, OffsetRange, Offsets, Ruleset,
+    Scalar, ScenarioId, StreamDef, StreamId, TenantConfig, Time,
+};
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// Draws from a seed where the host ends: at each point with the same small chance, at most `most` times.
+#[derive(Debug)]
+pub struct Seeded {
+    state: Mutex<(u64, u32)>,
+    one_in: u64,
+    pub passed: Mutex<BTreeMap<&'static str, u64>>,
+    pub injected: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Seeded {
+    pub fn new(seed: u64, one_in: u64, most: u32) -> Arc<Self> {
+        let state = Mutex::new((seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, most));
+        Arc::new(Self { state, one_in, passed: Mutex::default(), injected: Mutex::default() })
+    }
+}
+
+impl FaultPoints for Seeded {
+    fn pass(&self, point: &'static str) -> Result<(), Fault> {
+        *self.passed.lock().unwrap().entry(point).or_default() += 1;
+        let mut state = self.state.lock().unwrap();
+        // xorshift: the test prints its seed, and the same seed gives the same faults.
+        state.0 ^= state.0 << 13;
+        state.0 ^= state.0 >> 7;
+        state.0 ^= state.0 << 17;
+        if state.1 == 0 || !state.0.is_multiple_of(self.one_in) {
+            return Ok(());
+        }
+        state.1 -= 1;
+        *self.injected.lock().unwrap().entry(point).or_default() += 1;
+        Err(weir_model::faultpoint::injected(point))
+    }
+}
+
+/// A source of one row a second: offset k is at second k and holds `value = k * 7 % 10`.
+pub struct Counting {
+    at: u64,
+    end: bool,
+}
+
+impl Source for Counting {
+    fn poll(&mut self, now: Time, limit: PollLimit, _wait: Duration) -> Result<Option<Polled>, Fault> {
+        let due = u64::try_from(now.micros() / 1_000_000).unwrap() + 1;
+        let to = due.min(self.at + limit.rows as u64);
+        self.end = to == due;
+        if to <= self.at {
+            return Ok(None);
+        }
+        let range = OffsetRange { partition: 0, from: self.at, to };
+        let offsets: Vec<u64> = (self.at..to).collect();
+        let at: TimestampMicrosecondArray = offsets.iter().map(|o| Some(i64::try_from(*o).unwrap() * 1_000_000)).collect();
+        let value: Int64Array = offsets.iter().map(|o| Some(i64::try_from(o * 7 % 10).unwrap())).collect();
+        let rows =
+            RecordBatch::try_new(counting_stream().schema(), vec![Arc::new(at.with_timezone("UTC")), Arc::new(value)]).unwrap();
+        self.at = to;
+        Ok(Some(Polled { range, payload: Payload::Rows { rows, offsets } }))
+    }
+    fn at_end(&self) -> bool {
+        self.end
+    }
+    fn release(&mut self, _upto: &Offsets) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+struct AsIs;
+impl Decode for AsIs {
+    fn decode(&self, polled: Polled) -> Result<Decoded, Fault> {
+        match polled.payload {
+            Payload::Rows { rows, offsets } => Ok(Decoded { range: polled.range, rows, offsets, dead: Vec::new() }),
+            Payload::Records(_) => Err(Fault::internal("this source makes rows")),
+        }
+    }
+}
+
+pub struct CountingSources;
+impl Sources for CountingSources {
+    fn open(
+        &self,
+        _id: &StreamId,
+        _def: &StreamDef,
+        _meta: &StreamMeta,
+        from: &Offsets,
+        _journal: Arc<dyn Journal>,
+    ) -> Result<OpenSource, Fault> {
+        Ok((Box::new(Counting { at: from.get(0), end: false }), Box::new(AsIs)))
+    }
+}
+
+pub fn counting_stream() -> StreamDef {
+    toml::from_str(
+        r#"
+        event_time = "at"
+        retention = "5m"
+        [schema]
+        at = { type = "timestamp", required = true }
+        value = "int64"
+        [source]
+        type = "generate"
+        sql = "not used"
+        interval = "1s"
+        "#,
+    )
+    .unwrap()
+}
+
+/// What a fake plugin does with its batch.
+pub type Detect = dyn Fn(&dyn BatchHost) -> Result<Detection, Fault> + Send + Sync;
+
+pub struct FakeDetector {
+    pub description: Description,
+    pub detect: Box<Detect>,
+    pub calls: AtomicU64,
+}
+
+impl Detector for FakeDetector {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+    fn digest(&self) -> Digest {
+        Digest::of(b"fake plugin")
+    }
+    fn detect(&self, host: Arc<dyn BatchHost>) -> Result<Detection, Box<DetectFailure>> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        (self.detect)(host.as_ref())
+            .map_err(|fault| Box::new(DetectFailure { fault, log: Vec::new(), usage: Usage::default() }))
+    }
+}
+
+struct NoRules;
+impl Rules for NoRules {
+    fn evaluate(&self, _: &str, _: &RuleCall, _: RuleContext) -> Result<RuleAnswer, CallError> {
+        Err(DataError::Undeclared.into())
+    }
+    fn names(&self) -> BTreeMap<Name, Digest> {
+        BTreeMap::new()
+    }
+}
+
+struct InputOnly;
+impl Queries for InputOnly {
+    fn run(&self, _: &str, _: &BatchInputs, _: &[(String, Scalar)], _: &[(String, RecordBatch)]) -> Result<RecordBatch, CallError> {
+        Err(DataError::Undeclared.into())
+    }
+    fn input(&self, name: &str, inputs: &BatchInputs) -> Result<RecordBatch, CallError> {
+        let stream = inputs.streams.get(name).ok_or(DataError::Undeclared)?;
+        let schema = stream.def.positioned_schema();
+        arrow_select::concat::concat_batches(&schema, stream.chunks.iter().map(|c| &c.rows))
+            .map_err(|e| Fault::internal(e).into())
+    }
+    fn names(&self) -> Vec<Name> {
+        Vec::new()
+    }
+}
+
+/// A store with one scenario `t/s` on one stream `t/events`, which never changes.
+pub struct OneScenario {
+    prepared: Arc<Prepared>,
+    stream: Arc<StreamDef>,
+}
+
+impl OneScenario {
+    /// `manifest` is put behind the plugin, trigger and input that the scenario has anyway.
+    pub fn new(manifest: &str, detector: Arc<dyn Detector>) -> Arc<Self> {
+        let text = format!(
+            "plugin = \"none\"\ntrigger = {{ interval = \"1m\" }}\n{manifest}\n[inputs.events]\nmode = \"new\"\n"
+        );
+        let manifest: Manifest = toml::from_str(&text).unwrap();
+        let scenario: ScenarioId = "t/s".parse().unwrap();
+        let stream = Arc::new(counting_stream());
+        let ruleset = Arc::new(Ruleset {
+            digest: Digest::of(text.as_bytes()),
+            scenario,
+            files: BTreeMap::new(),
+            content: BTreeMap::new(),
+            manifest,
+            tenant: TenantConfig::default(),
+            streams: BTreeMap::from([(name("events"), (*stream).clone())]),
+            limits: Limits::default(),
+        });
+        let prepared = Arc::new(Prepared { ruleset, detector, rules: Arc::new(NoRules), queries: Arc::new(InputOnly) });
+        Arc::new(Self { prepared, stream })
+    }
+    pub fn id(&self) -> ScenarioId {
+        self.prepared.ruleset.scenario.clone()
+    }
+}
+
+impl RuleStore for OneScenario {
+    fn look(&self, _now: Time) {}
+    fn scenarios(&self) -> Vec<ScenarioView> {
+        vec![ScenarioView {
+            id: self.id(),
+            active: Some(self.prepared.clone()),
+            active_since: Some(Time::EPOCH),
+            pending: None,
+            rejected: None,
+            pinned: None,
+            removed: false,
+        }]
+    }
+    fn scenario(&self, id: &ScenarioId) -> Option<ScenarioView> {
+        self.scenarios().into_iter().find(|v| v.id == *id)
+    }
+    fn streams(&self) -> Vec<StreamView> {
+        vec![StreamView {
+            id: StreamId::new(name("t"), name("events")),
+            def: Some(self.stream.clone()),
+            digest: Some(Digest::of(b"counting stream")),
+            rejected: None,
+        }]
+    }
+    fn stored(&self, _id: &ScenarioId, _digest: Digest) -> Result<Arc<Prepared>, Fault> {
+        Ok(self.prepared.clone())
+    }
+    fn epoch(&self) -> u64 {
+        1
+    }
+}
+
+impl weir_model::port::History for OneScenario {
+    fn history(&self, _: &ScenarioId) -> Result<Vec<weir_model::service::HistoryEntry>, Fault> {
+        Ok(Vec::new())
+    }
+    fn rollback(&self, _: &ScenarioId, _: Option<Digest>) -> Result<Digest, Fault> {
+        Err(Fault::internal("this store has no past"))
+    }
+    fn unpin(&self, _: &ScenarioId) -> Result<(), Fault> {
+        Ok(())
+    }
+    fn forget(&self, _: &ScenarioId) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// A plugin that writes one row a batch: how many rows are new, and their sum; and keeps a running total in state.
+pub fn summing() -> Arc<FakeDetector> {
+    let detect = |host: &dyn BatchHost| {
+        let rows = host.input("events").map_err(call)?;
+        let values = rows.column_by_name("value").unwrap();
+        let values = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::Int64Type>(values.as_ref());
+        let sum: i64 = values.values().iter().sum();
+        let total = host.state_get(&[b"total"]).map_err(call)?.remove(0);
+        let total = total.map_or(0, |t| i64::from_be_bytes(t.try_into().unwrap())) + sum;
+        host.state_put(&[(b"total".as_slice(), total.to_be_bytes().as_slice())], None).map_err(call)?;
+        Ok(detection(&[("count", rows.num_rows() as i64), ("sum", sum), ("total", total)], Vec::new()))
+    };
+    fake(&["count", "sum", "total"], Some(1), Box::new(detect))
+}
+
+pub fn call(e: CallError) -> Fault {
+    match e {
+        CallError::Fault(fault) => fault,
+        CallError::Data(e) => Fault::internal(e),
+    }
+}
+
+pub fn fake(columns: &[&str], state: Option<u32>, detect: Box<Detect>) -> Arc<FakeDetector> {
+    let fields = columns.iter().map(|c| FieldDef { name: (*c).into(), kind: Kind::Int64, nullable: false }).collect();
+    let description = Description {
+        name: "fake".into(),
+        version: "1".into(),
+        outputs: vec![OutputDecl { name: name("sums"), fields }],
+        alarms: vec![AlarmType { name: name("parity"), key: vec!["which".into()] }],
+        inputs: vec![name("events")],
+        queries: Vec::new(),
+        rules: Vec::new(),
+        assets: Vec::new(),
+        state,
+    };
+    Arc::new(FakeDetector { description, detect, calls: AtomicU64::new(0) })
+}
+
+pub fn detection(row: &[(&str, i64)], alarms: Vec<weir_model::AlarmRaise>) -> Detection {
+    let fields: Vec<FieldDef> =
+        row.iter().map(|(n, _)| FieldDef { name: (*n).into(), kind: Kind::Int64, nullable: false }).collect();
+    let columns = row.iter().map(|(_, v)| Arc::new(Int64Array::from(vec![*v])) as _).collect();
+    let rows = RecordBatch::try_new(weir_model::columns::output_schema(&fields), columns).unwrap();
+    Detection {
+        verdict: Verdict::Judged,
+        outputs: vec![(name("sums"), rows)],
+        alarms,
+        rejects: Vec::new(),
+        log: Vec::new(),
+        usage: Usage::default(),
+    }
+}
+

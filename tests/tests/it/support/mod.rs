@@ -1,0 +1,5 @@
+//! What the tests share.
+
+pub mod engines;
+pub mod example;
+pub mod fakes;

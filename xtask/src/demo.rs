@@ -1,0 +1,195 @@
+//! `cargo xtask demo`: an example of examples/ in a folder of its own, under a host that is built here.
+
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Outcome;
+use crate::args::Args;
+use crate::guests;
+use crate::paths::{Paths, copy, list, make_dir, read, remove_dir, write};
+use crate::process::{cargo, run as run_program};
+use crate::setup;
+
+/// Starts the host and `weir tail`, and passes signals on. A shell can do that; std cannot.
+const SUPERVISE: &str = include_str!("demo.sh");
+/// Lies in every folder that this command has made, and in none that it has not: only such a folder is ever removed.
+const MARK: &str = ".weir-demo";
+
+/// What the developer asked for.
+pub struct Options {
+    example: String,
+    dir: Option<PathBuf>,
+    keep: bool,
+    listen: String,
+    seconds: Option<u64>,
+}
+
+impl Options {
+    /// Takes them from the command line.
+    pub fn from(args: &mut Args) -> Result<Self, String> {
+        let seconds = args
+            .value("--for")?
+            .map(|text| text.parse().map_err(|_| format!("--for takes a number of seconds, not '{text}'")));
+        Ok(Self {
+            example: args.value("--example")?.unwrap_or("network-cep".to_owned()),
+            dir: args.value("--dir")?.map(PathBuf::from),
+            keep: args.flag("--keep"),
+            listen: args.value("--listen")?.unwrap_or("127.0.0.1:8470".to_owned()),
+            seconds: seconds.transpose()?,
+        })
+    }
+}
+
+/// Builds, assembles, runs until Ctrl-C or the time is over.
+pub fn run(paths: &Paths, options: &Options) -> Outcome {
+    let example = paths.root.join("examples").join(&options.example);
+    if !example.join("store").is_dir() {
+        return Err(format!("there is no examples/{}/store", options.example));
+    }
+    // Before the long part, and once more by the host itself.
+    free(&options.listen)?;
+    setup::host_tools()?;
+    guests::build(paths, &setup::guest_toolchain(paths)?)?;
+    // Of the whole workspace, so that dependencies get the features that they have in tests, and are built once.
+    run_program(cargo(paths).args(["build", "--workspace", "--bin", "weir"]))?;
+
+    let dir = options.dir.clone().unwrap_or(paths.target.join("demo"));
+    make_run_folder(&dir, options.keep)?;
+    let dir = std::path::absolute(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let store = dir.join("store");
+    if !options.keep || !store.exists() {
+        assemble(paths, &example, &store)?;
+    }
+    make_dir(&dir.join("data"))?;
+    let weir = paths.target.join("debug/weir");
+    println!("{}", introduction(&options.example, &dir, &weir, &options.listen));
+
+    // This process becomes the shell: nobody is left in between who would have to pass a signal on.
+    let failed = Command::new("sh")
+        .args(["-c", SUPERVISE, "weir-demo"])
+        .arg(&weir)
+        .arg(&dir)
+        .arg(&options.listen)
+        .arg(options.seconds.map_or(String::new(), |s| s.to_string()))
+        .exec();
+    Err(format!("cannot start sh: {failed}"))
+}
+
+/// Copies an example's store and adds its parts: lines `FROM TO` in `parts.txt`, where `FROM` is `guests/NAME.wasm` (a
+/// component that was built here) or a path in the repository, and `TO` a path in the store.
+pub fn assemble(paths: &Paths, example: &Path, store: &Path) -> Outcome {
+    copy_tree(&example.join("store"), store)?;
+    for (from, to) in parts(&read(&example.join("parts.txt"))?)? {
+        let source = match from.strip_prefix("guests/") {
+            Some(component) => paths.guests().join(component),
+            None => paths.root.join(&from),
+        };
+        copy(&source, &store.join(to))?;
+    }
+    Ok(())
+}
+
+fn parts(text: &str) -> Result<Vec<(String, String)>, String> {
+    text.lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim())
+        .filter(|line| !line.is_empty())
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                [from, to] => Ok((from.to_owned(), to.to_owned())),
+                _ => Err(format!("parts.txt: '{line}' is not FROM TO")),
+            }
+        })
+        .collect()
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Outcome {
+    for path in list(from)? {
+        let to = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            copy_tree(&path, &to)?;
+        } else {
+            copy(&path, &to)?;
+        }
+    }
+    Ok(())
+}
+
+fn make_run_folder(dir: &Path, keep: bool) -> Outcome {
+    let used = dir.exists() && !list(dir)?.is_empty();
+    if used && !dir.join(MARK).exists() {
+        return Err(format!("{} is not empty and was not made by this command: choose another --dir", dir.display()));
+    }
+    if !keep {
+        remove_dir(dir)?;
+    }
+    write(&dir.join(MARK), "made by cargo xtask demo, and made anew by it\n")
+}
+
+fn free(address: &str) -> Outcome {
+    TcpListener::bind(address).map(drop).map_err(|e| {
+        format!("cannot listen on {address} ({e}): is a demo still running? Else choose another with --listen")
+    })
+}
+
+fn introduction(example: &str, dir: &Path, weir: &Path, listen: &str) -> String {
+    let (dir, weir) = (dir.display(), weir.display());
+    let data = format!("--data {dir}/data");
+    let hint = if example == "network-cep" {
+        format!(
+            "\nEdit a rule while it runs: in\n  {dir}/store/netops/s1-syslog/rules/1-2.json\n\
+             make `>= 50` a `>= 70` and save. The next batch, within ten seconds, uses it: Edge-RouterA-034 sends 50\n\
+             messages a minute, and turns from critical to warning. Break the file, and the last good one keeps running:\n\
+             `weir status` says what is wrong with the new one.\n"
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "
+{example} runs in {dir}
+  store/    tenants, streams, scenarios, rules: edit what you like
+  data/     the host's own: its ledger, and Delta tables in data/lake/TENANT/TABLE
+  weir.log  what the host says
+{hint}
+In another terminal:
+  {weir} status {data}
+  {weir} query {data} 'SELECT * FROM s1_results ORDER BY alarm_time DESC LIMIT 5'
+  {weir} help
+REST is at http://{listen}. Ctrl-C ends it. Alarms:
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_pairs_with_comments() {
+        let text = "# what\n\na/b.json  t/b.json # why\nguests/x.wasm t/x.wasm\n";
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(parts(text), Ok(vec![pair("a/b.json", "t/b.json"), pair("guests/x.wasm", "t/x.wasm")]));
+        assert!(parts("only").is_err_and(|e| e.contains("only")));
+    }
+
+    #[test]
+    fn a_folder_of_somebody_else_is_never_removed() {
+        let dir = std::env::temp_dir().join(format!("xtask-demo-{}", std::process::id()));
+        write(&dir.join("precious"), "x").expect("write");
+        assert!(make_run_folder(&dir, false).is_err());
+        assert!(make_run_folder(&dir, true).is_err());
+        assert!(dir.join("precious").exists());
+
+        let ours = dir.join("ours");
+        make_run_folder(&ours, false).expect("new");
+        write(&ours.join("store/x"), "x").expect("write");
+        make_run_folder(&ours, true).expect("kept");
+        assert!(ours.join("store/x").exists());
+        make_run_folder(&ours, false).expect("afresh");
+        assert!(!ours.join("store").exists());
+        remove_dir(&dir).expect("clean");
+    }
+}

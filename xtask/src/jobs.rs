@@ -1,0 +1,68 @@
+//! `cargo xtask test`, `check` and `bench`: cargo with the right arguments and environment.
+
+use std::process::Command;
+
+use crate::Outcome;
+use crate::guests::{self, WORKSPACE, cargo_for, native_target};
+use crate::paths::Paths;
+use crate::process::{cargo, run};
+use crate::setup::{self, Tools};
+
+/// A second version of S1's plugin, for tests that swap it while it runs.
+const SWAP_TAG: &str = "2";
+
+/// All tests: the host's, with components and Python at hand, then the guest workspace's own.
+pub fn test(paths: &Paths) -> Outcome {
+    let tools = setup::all(paths)?;
+    build_guests(paths, &tools)?;
+    // One command, so that cargo builds in parallel and links each test once. Documentation tests would link every
+    // crate with all engines once more.
+    run(with_tools(cargo(paths), paths, &tools).args(["test", "--workspace", "--lib", "--bins", "--tests"]))?;
+    run(cargo(paths)
+        .args(["test", "--manifest-path", WORKSPACE, "--workspace"])
+        .args(["--lib", "--bins", "--tests", "--target-dir"])
+        .arg(native_target(paths)))
+}
+
+/// Formatting and lints of both workspaces.
+pub fn check(paths: &Paths) -> Outcome {
+    setup::host_tools()?;
+    let guest = setup::guest_toolchain(paths)?;
+    let formatted = ["fmt", "--all", "--check"];
+    run(cargo(paths).args(formatted)).map_err(|why| format!("{why}\n`cargo fmt --all` mends it"))?;
+    run(cargo(paths).args(formatted).args(["--manifest-path", WORKSPACE]))
+        .map_err(|why| format!("{why}\n`cargo fmt --all --manifest-path {WORKSPACE}` mends it"))?;
+
+    let deny = ["--", "--deny", "warnings"];
+    let clippy = ["clippy", "--workspace", "--all-targets"];
+    run(cargo(paths).args(clippy).args(deny))?;
+    run(cargo(paths)
+        .args(clippy)
+        .args(["--manifest-path", WORKSPACE, "--target-dir"])
+        .arg(native_target(paths))
+        .args(deny))?;
+    if !guest.has_clippy() {
+        eprintln!("the code of guests that exists for wasm only is not linted: this toolchain has no clippy");
+        return Ok(());
+    }
+    run(cargo_for(paths, &guest, "clippy").args(["--workspace", "--lib"]).args(deny))
+}
+
+/// The benchmarks, in release mode.
+pub fn bench(paths: &Paths, arguments: &[String]) -> Outcome {
+    let tools = setup::all(paths)?;
+    build_guests(paths, &tools)?;
+    run(with_tools(cargo(paths), paths, &tools)
+        .args(["run", "--release", "--package", "weir-tests", "--bin", "bench", "--"])
+        .args(arguments))
+}
+
+fn build_guests(paths: &Paths, tools: &Tools) -> Outcome {
+    guests::build(paths, &tools.guest)?;
+    guests::build_tagged(paths, &tools.guest, SWAP_TAG)
+}
+
+fn with_tools(mut command: Command, paths: &Paths, tools: &Tools) -> Command {
+    command.env("WEIR_GUESTS_DIR", paths.guests()).env("WEIR_PYTHON", &tools.python);
+    command
+}
