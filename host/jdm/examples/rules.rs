@@ -42,9 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let jdm = Jdm::new(JdmConfig { threads: 1 })?;
     let began = Instant::now();
-    let rules = jdm
-        .load(&ruleset)
-        .map_err(|problems| format!("{problems:?}"))?;
+    let rules = jdm.load(&ruleset).map_err(|problems| format!("{problems:?}"))?;
     let loaded = began.elapsed();
 
     let counts = Arc::new(Int64Array::from(vec![50, 10, 2, 60, 0, 9, 11, 49])) as ArrayRef;
@@ -57,10 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ],
         ..RuleCall::default()
     };
-    let one = |path: &str| RuleCall {
-        want: vec![(path.to_owned(), Kind::Text)],
-        ..RuleCall::default()
-    };
+    let one = |path: &str| RuleCall { want: vec![(path.to_owned(), Kind::Text)], ..RuleCall::default() };
     report("load three rules", &mut [loaded]);
     for (what, rule, call) in [
         ("1-1, a pure function node", "1-1", one("pattern")),
@@ -69,10 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         let mut times = Vec::new();
         for i in 0..CALLS {
-            let context = RuleContext {
-                time: Time(i64::from(i) * 60_000_000),
-                seed: [0; 32],
-            };
+            let context = RuleContext { time: Time(i64::from(i) * 60_000_000), seed: [0; 32] };
             let began = Instant::now();
             rules.evaluate(rule, &call, context)?;
             times.push(began.elapsed());

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder, Int64Builder,
-    StringBuilder, TimestampMicrosecondBuilder,
+    BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder, Int64Builder, StringBuilder,
+    TimestampMicrosecondBuilder,
 };
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
@@ -37,11 +37,7 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) fn new(call: &RuleCall) -> Self {
         Self {
-            columns: call
-                .want
-                .iter()
-                .map(|(_, kind)| Column::new(*kind))
-                .collect(),
+            columns: call.want.iter().map(|(_, kind)| Column::new(*kind)).collect(),
             want: call.want.clone(),
             unnest: call.unnest.clone(),
             aligned: call.each.is_some() && call.unnest.is_none(),
@@ -72,11 +68,8 @@ impl Answer {
     }
 
     pub(crate) fn finish(self) -> Result<RuleAnswer, Fault> {
-        let fields: Vec<Field> = self
-            .want
-            .iter()
-            .map(|(path, kind)| Field::new(path, output_type(*kind), true))
-            .collect();
+        let fields: Vec<Field> =
+            self.want.iter().map(|(path, kind)| Field::new(path, output_type(*kind), true)).collect();
         let columns = self.columns.into_iter().map(Column::finish).collect();
         let rows = RecordBatch::try_new_with_options(
             Arc::new(Schema::new(fields)),
@@ -84,10 +77,7 @@ impl Answer {
             &RecordBatchOptions::new().with_row_count(Some(self.rows)),
         )
         .map_err(|e| Fault::internal(format_args!("an answer of a rule: {e}")))?;
-        Ok(RuleAnswer {
-            rows,
-            failed: self.failed,
-        })
+        Ok(RuleAnswer { rows, failed: self.failed })
     }
 
     fn append(&mut self, cells: Vec<Cell>) {
@@ -109,10 +99,7 @@ impl Answer {
                 .enumerate()
                 .map(|(i, item)| self.row(item).map_err(|e| format!("{path}[{i}].{e}")))
                 .collect(),
-            Some(other) => Err(format!(
-                "{path}: expected an array, got {}",
-                other.describe()
-            )),
+            Some(other) => Err(format!("{path}: expected an array, got {}", other.describe())),
         }
     }
 
@@ -123,11 +110,7 @@ impl Answer {
                 None | Some(Value::Null) => Ok(Cell::Null),
                 Some(found) => Cell::of(found, *kind).ok_or_else(|| {
                     let name = if path.is_empty() { "the result" } else { path };
-                    format!(
-                        "{name}: expected {}, got {}",
-                        expectation(*kind),
-                        found.describe()
-                    )
+                    format!("{name}: expected {}, got {}", expectation(*kind), found.describe())
                 }),
             })
             .collect()
@@ -143,9 +126,7 @@ fn expectation(kind: Kind) -> &'static str {
         Kind::Decimal => "decimal (a number)",
         Kind::Text => "text",
         Kind::Bytes => "bytes (a base64 text)",
-        Kind::Timestamp => {
-            "timestamp (a text like 2026-01-31T12:00:00Z, or milliseconds since 1970)"
-        }
+        Kind::Timestamp => "timestamp (a text like 2026-01-31T12:00:00Z, or milliseconds since 1970)",
         Kind::Date => "date (a text like 2026-01-31)",
         Kind::Json => "json",
     }
@@ -228,14 +209,10 @@ impl Column {
             Kind::Boolean => Self::Boolean(BooleanBuilder::new()),
             Kind::Int64 => Self::Int64(Int64Builder::new()),
             Kind::Float64 => Self::Float64(Float64Builder::new()),
-            Kind::Decimal => {
-                Self::Decimal(Decimal128Builder::new().with_data_type(output_type(Kind::Decimal)))
-            }
+            Kind::Decimal => Self::Decimal(Decimal128Builder::new().with_data_type(output_type(Kind::Decimal))),
             Kind::Text | Kind::Json => Self::Text(StringBuilder::new()),
             Kind::Bytes => Self::Bytes(BinaryBuilder::new()),
-            Kind::Timestamp => {
-                Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(timestamp_type()))
-            }
+            Kind::Timestamp => Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(timestamp_type())),
             Kind::Date => Self::Date(Date32Builder::new()),
         }
     }

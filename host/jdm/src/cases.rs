@@ -53,17 +53,10 @@ pub(crate) fn run(
     for case in cases {
         if Instant::now() > until {
             let late = "loading the rules and running their cases takes longer than compile_time";
-            problems.push(
-                Problem::new(file, late)
-                    .field(&case.name)
-                    .fix("keep fewer or cheaper cases"),
-            );
+            problems.push(Problem::new(file, late).field(&case.name).fix("keep fewer or cheaper cases"));
             break;
         }
-        let context = RuleContext {
-            time: case.time,
-            seed: [0; 32],
-        };
+        let context = RuleContext { time: case.time, seed: [0; 32] };
         let got = input::json(&case.input)
             .map_err(Failure::Evaluation)
             .and_then(|input| program.evaluate(input, 0, context, runtime, memo));
@@ -71,10 +64,9 @@ pub(crate) fn run(
         let message = match got {
             Ok(got) if holds(&case.expected, Some(&got)) => continue,
             Ok(got) => format!("expected {expected}, got {}", shorten(&got.to_json(), 200)),
-            Err(Failure::Evaluation(reason)) => format!(
-                "expected {expected}, but it failed: {}",
-                shorten(&reason, 200)
-            ),
+            Err(Failure::Evaluation(reason)) => {
+                format!("expected {expected}, but it failed: {}", shorten(&reason, 200))
+            }
             Err(Failure::Fault(fault)) => format!("expected {expected}, but: {}", fault.message),
         };
         problems.push(Problem::new(file, message).field(&case.name).fix(FIX));

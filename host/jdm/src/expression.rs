@@ -33,10 +33,7 @@ impl Checker {
             });
         }
         let compiled = match kind {
-            ExpressionKind::Standard => self
-                .0
-                .compile_standard(source)
-                .map(|e| e.bytecode().to_vec()),
+            ExpressionKind::Standard => self.0.compile_standard(source).map(|e| e.bytecode().to_vec()),
             ExpressionKind::Unary => self.0.compile_unary(source).map(|e| e.bytecode().to_vec()),
         };
         let code = compiled.map_err(|e| Fixable {
@@ -56,55 +53,35 @@ impl Checker {
 /// An upper bound of how deep the engine recurses: what is no letter, digit, space, dot inside a name, comma or part of a
 /// text may open a level. Texts are not told apart by their quotes: counting too much only refuses earlier.
 fn nesting(source: &str) -> usize {
-    let marks = source
-        .chars()
-        .filter(|c| c.is_ascii_punctuation() && !matches!(c, ',' | '"' | '\'' | '_'))
-        .count();
+    let marks = source.chars().filter(|c| c.is_ascii_punctuation() && !matches!(c, ',' | '"' | '\'' | '_')).count();
     // `not`, `and`, `or`, `in` are operators that are spelled.
     let words = source.split(|c: char| !c.is_ascii_alphabetic());
-    marks
-        + words
-            .filter(|w| matches!(*w, "not" | "and" | "or" | "in"))
-            .count()
+    marks + words.filter(|w| matches!(*w, "not" | "and" | "or" | "in")).count()
 }
 
 /// What in the code reads the clock or draws a random number, as far as the code alone tells. A text made at run time
 /// that spells `now` or the name of a zone is beyond it.
 fn impure(code: &[Opcode]) -> Option<String> {
-    let says_now = code
-        .iter()
-        .any(|op| matches!(op, Opcode::PushString(s) if &**s == "now"));
+    let says_now = code.iter().any(|op| matches!(op, Opcode::PushString(s) if &**s == "now"));
     code.iter().enumerate().find_map(|(at, op)| match op {
-        Opcode::CallFunction {
-            kind: FunctionKind::Internal(InternalFunction::Rand),
-            ..
-        } => Some("rand() draws a random number".to_owned()),
-        Opcode::CallFunction {
-            kind: FunctionKind::Internal(InternalFunction::Date),
-            arg_count,
-        } => match (arg_count, first_text(&code[..at], *arg_count)) {
-            (0, _) => Some("d() reads the clock".to_owned()),
-            // The engine takes the name of a zone for "now, there".
-            (_, Some(text))
-                if text
-                    .chars()
-                    .any(|c| c.is_alphabetic() && !"TtZz".contains(c)) =>
-            {
-                Some(format!("d('{text}') reads the clock"))
+        Opcode::CallFunction { kind: FunctionKind::Internal(InternalFunction::Rand), .. } => {
+            Some("rand() draws a random number".to_owned())
+        }
+        Opcode::CallFunction { kind: FunctionKind::Internal(InternalFunction::Date), arg_count } => {
+            match (arg_count, first_text(&code[..at], *arg_count)) {
+                (0, _) => Some("d() reads the clock".to_owned()),
+                // The engine takes the name of a zone for "now, there".
+                (_, Some(text)) if text.chars().any(|c| c.is_alphabetic() && !"TtZz".contains(c)) => {
+                    Some(format!("d('{text}') reads the clock"))
+                }
+                _ => None,
             }
-            _ => None,
-        },
-        Opcode::CallFunction {
-            kind: kind @ FunctionKind::Deprecated(_),
-            ..
-        } if says_now => Some(format!("{kind}('now') reads the clock")),
-        Opcode::CallMethod {
-            kind: MethodKind::DateMethod(method),
-            ..
-        } if matches!(
-            method,
-            DateMethod::IsToday | DateMethod::IsTomorrow | DateMethod::IsYesterday
-        ) =>
+        }
+        Opcode::CallFunction { kind: kind @ FunctionKind::Deprecated(_), .. } if says_now => {
+            Some(format!("{kind}('now') reads the clock"))
+        }
+        Opcode::CallMethod { kind: MethodKind::DateMethod(method), .. }
+            if matches!(method, DateMethod::IsToday | DateMethod::IsTomorrow | DateMethod::IsYesterday) =>
         {
             Some(format!("{method}() reads the clock"))
         }
@@ -117,10 +94,7 @@ fn first_text(before: &[Opcode], arguments: u32) -> Option<&str> {
     let start = before.len().checked_sub(arguments as usize)?;
     let pushed = &before[start..];
     let plain = |op: &Opcode| {
-        matches!(
-            op,
-            Opcode::PushString(_) | Opcode::PushNumber(_) | Opcode::PushNull | Opcode::PushBool(_)
-        )
+        matches!(op, Opcode::PushString(_) | Opcode::PushNumber(_) | Opcode::PushNull | Opcode::PushBool(_))
     };
     match pushed.first() {
         Some(Opcode::PushString(text)) if pushed.iter().all(plain) => Some(text),
@@ -153,10 +127,7 @@ mod tests {
             "`it is ${d()}`",
         ] {
             let problem = standard(source).expect_err(source);
-            assert!(
-                problem.message.contains("so the same batch"),
-                "{source}: {problem:?}"
-            );
+            assert!(problem.message.contains("so the same batch"), "{source}: {problem:?}");
         }
     }
 
@@ -177,19 +148,9 @@ mod tests {
     #[test]
     fn nesting_is_bounded_before_the_engine_sees_it() {
         let deep = format!("{}1{}", "(".repeat(100_000), ")".repeat(100_000));
-        assert!(
-            standard(&deep)
-                .expect_err("too deep")
-                .message
-                .starts_with("has more than")
-        );
+        assert!(standard(&deep).expect_err("too deep").message.starts_with("has more than"));
         let long = vec!["1"; 100_000].join("+");
-        assert!(
-            standard(&long)
-                .expect_err("too long")
-                .message
-                .starts_with("has more than")
-        );
+        assert!(standard(&long).expect_err("too long").message.starts_with("has more than"));
         let list = vec!["'a'"; 100_000].join(",");
         standard(&format!("x in [{list}]")).expect("a list is not deep");
     }

@@ -53,10 +53,7 @@ impl<'a> Inputs<'a> {
                 Err(e) => broken = broken.or(Some(e)),
             }
         }
-        Ok(Self {
-            fixed: broken.map_or(Ok(fixed), Err),
-            each: call.each.as_ref(),
-        })
+        Ok(Self { fixed: broken.map_or(Ok(fixed), Err), each: call.each.as_ref() })
     }
 
     /// Number of evaluations.
@@ -67,10 +64,7 @@ impl<'a> Inputs<'a> {
     /// The input of one evaluation, shared with no other. A field of the row hides a fixed one of the same name.
     pub(crate) fn row(&self, row: usize) -> Result<Variable, String> {
         let fixed = self.fixed.as_ref().map_err(Clone::clone)?;
-        let fields = fixed
-            .iter()
-            .map(|(name, value)| (*name, value.deep_clone()))
-            .collect();
+        let fields = fixed.iter().map(|(name, value)| (*name, value.deep_clone())).collect();
         match self.each {
             Some(rows) => object(rows, row, fields),
             None => Ok(Variable::from_object(map(fields))),
@@ -86,11 +80,7 @@ fn map(fields: Vec<(&str, Variable)>) -> VariableMap {
     map
 }
 
-fn object<'a>(
-    rows: &'a RecordBatch,
-    row: usize,
-    mut fields: Vec<(&'a str, Variable)>,
-) -> Result<Variable, String> {
+fn object<'a>(rows: &'a RecordBatch, row: usize, mut fields: Vec<(&'a str, Variable)>) -> Result<Variable, String> {
     for (field, column) in rows.schema_ref().fields().iter().zip(rows.columns()) {
         let value = cell(column, row).map_err(|e| format!("{}: {e}", field.name()))?;
         fields.push((field.name(), value));
@@ -108,10 +98,7 @@ fn scalar(value: &Scalar) -> Result<Result<Variable, String>, CallError> {
         Scalar::Decimal(text) => {
             let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
             let plain = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-            if !plain
-                || digits.matches('.').count() > 1
-                || !digits.bytes().any(|b| b.is_ascii_digit())
-            {
+            if !plain || digits.matches('.').count() > 1 || !digits.bytes().any(|b| b.is_ascii_digit()) {
                 return Err(DataError::Malformed.into());
             }
             number(text)
@@ -124,9 +111,7 @@ fn scalar(value: &Scalar) -> Result<Result<Variable, String>, CallError> {
 
 /// A number from its decimal text.
 fn number(text: &str) -> Result<Variable, String> {
-    text.parse()
-        .map(Variable::Number)
-        .map_err(|_| format!("{text} is beyond the 28 digits of a rule's numbers"))
+    text.parse().map(Variable::Number).map_err(|_| format!("{text} is beyond the 28 digits of a rule's numbers"))
 }
 
 /// By its shortest text, so that what reads 0.1 everywhere else is 0.1 in a rule.
@@ -151,13 +136,8 @@ fn time(us: i64) -> Variable {
 fn date(days: i64) -> Result<Variable, String> {
     let epoch = NaiveDate::default();
     let by = Days::new(days.unsigned_abs());
-    let date = if days < 0 {
-        epoch.checked_sub_days(by)
-    } else {
-        epoch.checked_add_days(by)
-    };
-    date.map(|d| Variable::String(d.to_string().into()))
-        .ok_or_else(|| format!("{days} days since 1970 are no date"))
+    let date = if days < 0 { epoch.checked_sub_days(by) } else { epoch.checked_add_days(by) };
+    date.map(|d| Variable::String(d.to_string().into())).ok_or_else(|| format!("{days} days since 1970 are no date"))
 }
 
 fn list(items: &dyn Array) -> Result<Variable, String> {
@@ -182,16 +162,12 @@ fn cell(column: &dyn Array, row: usize) -> Result<Variable, String> {
     }
     macro_rules! number_of {
         ($ty:ty, $scale:expr) => {
-            decimal(value!($ty).into(), $scale, || {
-                column.as_primitive::<$ty>().value_as_string(row)
-            })
+            decimal(value!($ty).into(), $scale, || column.as_primitive::<$ty>().value_as_string(row))
         };
     }
     // Microseconds; what does not fit is no time that anything else could show.
-    let micros = |n: i64, factor: i64| {
-        n.checked_mul(factor)
-            .ok_or_else(|| format!("{n} is out of the range of microseconds"))
-    };
+    let micros =
+        |n: i64, factor: i64| n.checked_mul(factor).ok_or_else(|| format!("{n} is out of the range of microseconds"));
     let whole = |n: Result<i64, String>| n.map(|n| Variable::Number(n.into()));
     if column.is_null(row) {
         return Ok(Variable::Null);
@@ -214,12 +190,8 @@ fn cell(column: &dyn Array, row: usize) -> Result<Variable, String> {
         D::Decimal64(_, scale) => number_of!(Decimal64Type, *scale),
         D::Decimal128(_, scale) => number_of!(Decimal128Type, *scale),
         D::Decimal256(..) => number(&column.as_primitive::<Decimal256Type>().value_as_string(row)),
-        D::Utf8 => Ok(Variable::String(
-            column.as_string::<i32>().value(row).into(),
-        )),
-        D::LargeUtf8 => Ok(Variable::String(
-            column.as_string::<i64>().value(row).into(),
-        )),
+        D::Utf8 => Ok(Variable::String(column.as_string::<i32>().value(row).into())),
+        D::LargeUtf8 => Ok(Variable::String(column.as_string::<i64>().value(row).into())),
         D::Utf8View => Ok(Variable::String(column.as_string_view().value(row).into())),
         D::Binary => Ok(bytes(column.as_binary::<i32>().value(row))),
         D::LargeBinary => Ok(bytes(column.as_binary::<i64>().value(row))),
@@ -227,16 +199,10 @@ fn cell(column: &dyn Array, row: usize) -> Result<Variable, String> {
         D::FixedSizeBinary(_) => Ok(bytes(column.as_fixed_size_binary().value(row))),
         D::Date32 => date(value!(Date32Type).into()),
         D::Date64 => date(value!(Date64Type).div_euclid(86_400_000)),
-        D::Timestamp(TimeUnit::Second, _) => {
-            micros(value!(TimestampSecondType), 1_000_000).map(time)
-        }
-        D::Timestamp(TimeUnit::Millisecond, _) => {
-            micros(value!(TimestampMillisecondType), 1_000).map(time)
-        }
+        D::Timestamp(TimeUnit::Second, _) => micros(value!(TimestampSecondType), 1_000_000).map(time),
+        D::Timestamp(TimeUnit::Millisecond, _) => micros(value!(TimestampMillisecondType), 1_000).map(time),
         D::Timestamp(TimeUnit::Microsecond, _) => Ok(time(value!(TimestampMicrosecondType))),
-        D::Timestamp(TimeUnit::Nanosecond, _) => {
-            Ok(time(value!(TimestampNanosecondType).div_euclid(1_000)))
-        }
+        D::Timestamp(TimeUnit::Nanosecond, _) => Ok(time(value!(TimestampNanosecondType).div_euclid(1_000))),
         D::Time32(TimeUnit::Second) => whole(Ok(i64::from(value!(Time32SecondType)) * 1_000_000)),
         D::Time32(_) => whole(Ok(i64::from(value!(Time32MillisecondType)) * 1_000)),
         D::Time64(TimeUnit::Microsecond) => whole(Ok(value!(Time64MicrosecondType))),
@@ -244,9 +210,7 @@ fn cell(column: &dyn Array, row: usize) -> Result<Variable, String> {
         D::Duration(TimeUnit::Second) => whole(micros(value!(DurationSecondType), 1_000_000)),
         D::Duration(TimeUnit::Millisecond) => whole(micros(value!(DurationMillisecondType), 1_000)),
         D::Duration(TimeUnit::Microsecond) => whole(Ok(value!(DurationMicrosecondType))),
-        D::Duration(TimeUnit::Nanosecond) => {
-            whole(Ok(value!(DurationNanosecondType).div_euclid(1_000)))
-        }
+        D::Duration(TimeUnit::Nanosecond) => whole(Ok(value!(DurationNanosecondType).div_euclid(1_000))),
         D::Dictionary(..) => downcast_dictionary_array! {
             column => column.key(row).map_or(Ok(Variable::Null), |key| cell(column.values(), key)),
             other => Err(format!("a column of type {other} cannot be given to a rule"))
@@ -279,17 +243,14 @@ fn cell(column: &dyn Array, row: usize) -> Result<Variable, String> {
             Ok(Variable::from_object(map))
         }
         D::Interval(IntervalUnit::MonthDayNano) => {
-            let (months, days, nanos) =
-                IntervalMonthDayNanoType::to_parts(value!(IntervalMonthDayNanoType));
+            let (months, days, nanos) = IntervalMonthDayNanoType::to_parts(value!(IntervalMonthDayNanoType));
             Ok(Variable::from_object(map(vec![
                 ("months", Variable::Number(months.into())),
                 ("days", Variable::Number(days.into())),
                 ("nanoseconds", Variable::Number(nanos.into())),
             ])))
         }
-        other => Err(format!(
-            "a column of type {other} cannot be given to a rule"
-        )),
+        other => Err(format!("a column of type {other} cannot be given to a rule")),
     }
 }
 

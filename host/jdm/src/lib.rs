@@ -84,16 +84,12 @@ impl Jdm {
     /// Starts the threads.
     pub fn new(config: JdmConfig) -> Result<Arc<Self>, Fault> {
         if config.threads == 0 {
-            return Err(
-                Fault::host(FaultKind::Config, "rules need at least one thread")
-                    .field("threads")
-                    .fix("set it to 1 or more"),
-            );
+            return Err(Fault::host(FaultKind::Config, "rules need at least one thread")
+                .field("threads")
+                .fix("set it to 1 or more"));
         }
         // Function nodes in module form would sign requests with credentials of the host.
-        zen_engine::ZEN_CONFIG
-            .http_auth
-            .store(false, Ordering::Relaxed);
+        zen_engine::ZEN_CONFIG.http_auth.store(false, Ordering::Relaxed);
         Ok(Arc::new(Self {
             shared: Arc::new(Shared {
                 pool: Pool::new(config.threads)?,
@@ -108,16 +104,9 @@ impl RuleEngine for Jdm {
     fn load(&self, ruleset: &Ruleset) -> Result<Arc<dyn Rules>, Vec<Problem>> {
         let content = Content::of(ruleset);
         let shared = self.shared.clone();
-        let loaded =
-            pool::alone(move |runtime| load::load(&content, &shared.units, &shared.memo, runtime))
-                .map_err(|fault| {
-                    vec![Problem::new("scenario.toml", fault.message).field("rules")]
-                })??;
-        Ok(Arc::new(LoadedRules {
-            loaded,
-            limits: ruleset.limits.clone(),
-            shared: self.shared.clone(),
-        }))
+        let loaded = pool::alone(move |runtime| load::load(&content, &shared.units, &shared.memo, runtime))
+            .map_err(|fault| vec![Problem::new("scenario.toml", fault.message).field("rules")])??;
+        Ok(Arc::new(LoadedRules { loaded, limits: ruleset.limits.clone(), shared: self.shared.clone() }))
     }
 }
 
@@ -128,34 +117,19 @@ struct LoadedRules {
 }
 
 impl Rules for LoadedRules {
-    fn evaluate(
-        &self,
-        name: &str,
-        call: &RuleCall,
-        context: RuleContext,
-    ) -> Result<RuleAnswer, CallError> {
+    fn evaluate(&self, name: &str, call: &RuleCall, context: RuleContext) -> Result<RuleAnswer, CallError> {
         let (_, program) = self.loaded.get(name).ok_or(DataError::Undeclared)?;
         let rows = call.each.as_ref().map_or(1, |rows| rows.num_rows()) as u64;
         if rows > self.limits.rule_rows {
-            return Err(too_many(
-                program,
-                format_args!("a call asks for {rows} evaluations"),
-                &self.limits,
-            )
-            .into());
+            return Err(too_many(program, format_args!("a call asks for {rows} evaluations"), &self.limits).into());
         }
         let (program, call, limits) = (program.clone(), call.clone(), self.limits.clone());
         let shared = self.shared.clone();
-        self.shared
-            .pool
-            .run(move |runtime| answer(&program, &call, context, &limits, &shared.memo, runtime))?
+        self.shared.pool.run(move |runtime| answer(&program, &call, context, &limits, &shared.memo, runtime))?
     }
 
     fn names(&self) -> BTreeMap<Name, Digest> {
-        self.loaded
-            .iter()
-            .map(|(name, (digest, _))| (name.clone(), *digest))
-            .collect()
+        self.loaded.iter().map(|(name, (digest, _))| (name.clone(), *digest)).collect()
     }
 }
 
@@ -184,20 +158,12 @@ fn answer(
             Err(Failure::Fault(fault)) => return Err(fault.into()),
         }
         if answer.rows() as u64 > limits.rule_rows {
-            let rows =
-                format_args!("an answer has more rows than one evaluation for each row would give")
-                    .to_string();
+            let rows = format_args!("an answer has more rows than one evaluation for each row would give").to_string();
             return Err(too_many(program, rows, limits).into());
         }
         if began.elapsed() > limits.deadline.get() {
-            let late = format!(
-                "a call of a rule takes longer than deadline, which is {}",
-                limits.deadline
-            );
-            return Err(Fault::host(FaultKind::Deadline, late)
-                .file(&program.path)
-                .field("deadline")
-                .into());
+            let late = format!("a call of a rule takes longer than deadline, which is {}", limits.deadline);
+            return Err(Fault::host(FaultKind::Deadline, late).file(&program.path).field("deadline").into());
         }
     }
     let answer = answer.finish()?;

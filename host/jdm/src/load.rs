@@ -39,16 +39,11 @@ impl Content {
         let rules: BTreeMap<_, _> = rules.collect();
         let wanted = |path: &str| {
             path.starts_with(FOLDER)
-                || rules
-                    .values()
-                    .flatten()
-                    .any(|rule| path == rule || path == cases::file_of(rule))
+                || rules.values().flatten().any(|rule| path == rule || path == cases::file_of(rule))
         };
         let files = ruleset.content.iter().filter(|(path, _)| wanted(path));
         Self {
-            files: files
-                .map(|(path, bytes)| (path.clone(), bytes.clone()))
-                .collect(),
+            files: files.map(|(path, bytes)| (path.clone(), bytes.clone())).collect(),
             rules,
             limits: ruleset.limits.clone(),
             native: ruleset.tenant.grants.functions == Some(FunctionGrant::Native),
@@ -60,12 +55,7 @@ impl Content {
 pub(crate) type Loaded = BTreeMap<Name, (Digest, Arc<Program>)>;
 
 /// Loads, checks and compiles all rules and runs their sample cases.
-pub(crate) fn load(
-    content: &Content,
-    units: &Units,
-    memo: &Memo,
-    runtime: &Runtime,
-) -> Result<Loaded, Vec<Problem>> {
+pub(crate) fn load(content: &Content, units: &Units, memo: &Memo, runtime: &Runtime) -> Result<Loaded, Vec<Problem>> {
     let mut load = Load {
         content,
         units,
@@ -86,12 +76,7 @@ pub(crate) fn load(
         }
     }
     // Rules that are only asked may have cases of their own.
-    let asked: Vec<String> = load
-        .files
-        .keys()
-        .filter(|path| !programs.contains_key(path.as_str()))
-        .cloned()
-        .collect();
+    let asked: Vec<String> = load.files.keys().filter(|path| !programs.contains_key(path.as_str())).cloned().collect();
     let asked: Vec<_> = asked.iter().filter_map(|path| load.program(path)).collect();
     for program in programs.values().chain(&asked) {
         load.cases(program, memo);
@@ -155,8 +140,7 @@ impl Load<'_> {
                         chain.pop();
                         above
                     });
-                    asks.units
-                        .extend(self.file(&target).map(|unit| (key.clone(), unit)));
+                    asks.units.extend(self.file(&target).map(|unit| (key.clone(), unit)));
                     above
                 }
                 Err((message, fix)) => {
@@ -164,9 +148,7 @@ impl Load<'_> {
                     None
                 }
             };
-            height = height
-                .zip(above)
-                .map(|(height, above)| height.max(above + 1));
+            height = height.zip(above).map(|(height, above)| height.max(above + 1));
         }
         asks.heights.insert(path.to_owned(), height);
         height
@@ -199,27 +181,15 @@ impl Load<'_> {
 
     /// The file that a key means.
     fn resolve(&self, key: &str) -> Option<String> {
-        let plain =
-            key.split('/').all(|part| !matches!(part, "" | "." | "..")) && !key.contains('\\');
+        let plain = key.split('/').all(|part| !matches!(part, "" | "." | "..")) && !key.contains('\\');
         if !plain {
             return None;
         }
         let inside = key.strip_prefix(FOLDER).unwrap_or(key);
-        let paths = [
-            format!("{FOLDER}{inside}"),
-            format!("{FOLDER}{inside}.json"),
-        ];
-        let named = self
-            .content
-            .rules
-            .get(key)
-            .and_then(|rule| rule.as_ref().ok());
-        let mut candidates = paths
-            .iter()
-            .chain(named.filter(|path| path.starts_with(FOLDER)));
-        candidates
-            .find(|path| self.content.files.contains_key(*path))
-            .cloned()
+        let paths = [format!("{FOLDER}{inside}"), format!("{FOLDER}{inside}.json")];
+        let named = self.content.rules.get(key).and_then(|rule| rule.as_ref().ok());
+        let mut candidates = paths.iter().chain(named.filter(|path| path.starts_with(FOLDER)));
+        candidates.find(|path| self.content.files.contains_key(*path)).cloned()
     }
 
     /// A file, checked and compiled.
@@ -227,10 +197,7 @@ impl Load<'_> {
         if let Some(done) = self.files.get(path) {
             return done.clone();
         }
-        let unit = self
-            .read(path)
-            .map_err(|problems| self.problems.extend(problems))
-            .ok();
+        let unit = self.read(path).map_err(|problems| self.problems.extend(problems)).ok();
         self.files.insert(path.to_owned(), unit.clone());
         unit
     }
@@ -241,8 +208,7 @@ impl Load<'_> {
         let unit = match self.units.get(&digest) {
             Some(unit) => unit,
             None => {
-                let unit =
-                    Arc::new(Unit::load(path, bytes, self.runtime, self.until).map_err(some)?);
+                let unit = Arc::new(Unit::load(path, bytes, self.runtime, self.until).map_err(some)?);
                 self.units.put(digest, unit.clone(), bytes.len());
                 unit
             }
@@ -256,29 +222,20 @@ impl Load<'_> {
                     .fix("write function handler(input) {...} as plain text, or have functions = \"native\" granted in tenant.toml")
             })
             .collect();
-        if modules.is_empty() {
-            Ok(unit)
-        } else {
-            Err(modules)
-        }
+        if modules.is_empty() { Ok(unit) } else { Err(modules) }
     }
 
     fn bounded(&self, path: &str) -> Result<&[u8], Problem> {
         let Some(bytes) = self.content.files.get(path) else {
-            return Err(Problem::new(path, "the file is missing")
-                .fix("add it")
-                .partial());
+            return Err(Problem::new(path, "the file is missing").fix("add it").partial());
         };
         let (size, limit) = (bytes.len() as u64, self.content.limits.rule_bytes);
         if size <= limit {
             return Ok(bytes);
         }
-        Err(Problem::new(
-            path,
-            format_args!("the file has {size} bytes, and rule_bytes is {limit}"),
-        )
-        .field("rule_bytes")
-        .fix("split the rule, or raise rule_bytes under [limits]"))
+        Err(Problem::new(path, format_args!("the file has {size} bytes, and rule_bytes is {limit}"))
+            .field("rule_bytes")
+            .fix("split the rule, or raise rule_bytes under [limits]"))
     }
 
     fn cases(&mut self, program: &Arc<Program>, memo: &Memo) {
@@ -302,10 +259,7 @@ fn some(mut problems: Vec<Problem>) -> Vec<Problem> {
     if more > 0 {
         let file = problems[0].file.clone();
         problems.truncate(PROBLEMS);
-        problems.push(Problem::new(
-            file,
-            format_args!("there are {more} more problems in this file"),
-        ));
+        problems.push(Problem::new(file, format_args!("there are {more} more problems in this file")));
     }
     problems
 }
@@ -316,9 +270,7 @@ mod tests {
 
     #[test]
     fn a_file_is_compiled_once_for_all_rulesets() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let (units, memo) = (Cache::new(10, 100_000), Cache::new(10, 100_000));
         let rule = br#"{"nodes": [{"id": "i", "name": "In", "type": "inputNode"}], "edges": []}"#;
         let load = |path: &str| {

@@ -31,17 +31,8 @@ struct Entry<T> {
 impl<T: Clone> Cache<T> {
     /// Holds at most that many entries, and at most that weight in all.
     pub(crate) fn new(entries: usize, weight: usize) -> Self {
-        let state = State {
-            values: HashMap::new(),
-            by_use: BTreeMap::new(),
-            clock: 0,
-            weight: 0,
-        };
-        Self {
-            state: Mutex::new(state),
-            entries,
-            weight,
-        }
+        let state = State { values: HashMap::new(), by_use: BTreeMap::new(), clock: 0, weight: 0 };
+        Self { state: Mutex::new(state), entries, weight }
     }
 
     /// The value, which is now the one used last.
@@ -68,14 +59,7 @@ impl<T: Clone> Cache<T> {
         state.weight += weight;
         state.by_use.insert(state.clock, key);
         let used = state.clock;
-        state.values.insert(
-            key,
-            Entry {
-                value,
-                weight,
-                used,
-            },
-        );
+        state.values.insert(key, Entry { value, weight, used });
         while state.values.len() > self.entries || state.weight > self.weight {
             let Some((_, oldest)) = state.by_use.pop_first() else {
                 return;
@@ -103,10 +87,7 @@ mod tests {
         cache.put(b, 2, 1);
         assert_eq!(cache.get(&a), Some(1));
         cache.put(c, 3, 1);
-        assert_eq!(
-            (cache.get(&a), cache.get(&b), cache.get(&c)),
-            (Some(1), None, Some(3))
-        );
+        assert_eq!((cache.get(&a), cache.get(&b), cache.get(&c)), (Some(1), None, Some(3)));
     }
 
     #[test]
@@ -116,9 +97,6 @@ mod tests {
         cache.put(a, 1, 6);
         cache.put(b, 2, 6);
         cache.put(c, 3, 11);
-        assert_eq!(
-            (cache.get(&a), cache.get(&b), cache.get(&c)),
-            (None, Some(2), None)
-        );
+        assert_eq!((cache.get(&a), cache.get(&b), cache.get(&c)), (None, Some(2), None));
     }
 }

@@ -39,26 +39,19 @@ impl Pool {
     }
 
     /// Runs a job on one of the threads and waits for it.
-    pub(crate) fn run<R: Send + 'static>(
-        &self,
-        job: impl FnOnce(&Runtime) -> R + Send + 'static,
-    ) -> Result<R, Fault> {
+    pub(crate) fn run<R: Send + 'static>(&self, job: impl FnOnce(&Runtime) -> R + Send + 'static) -> Result<R, Fault> {
         let (reply, answer) = sync_channel(1);
         let job: Job = Box::new(move |runtime| {
             let _ = reply.send(job(runtime));
         });
-        self.jobs
-            .send(job)
-            .map_err(|_| Fault::internal("the threads that evaluate rules are gone"))?;
+        self.jobs.send(job).map_err(|_| Fault::internal("the threads that evaluate rules are gone"))?;
         answer.recv().map_err(|_| panicked())
     }
 }
 
 /// Runs one job on a thread of its own and waits for it: loading, which may take long and must not delay a batch, nor
 /// another tenant's loading.
-pub(crate) fn alone<R: Send + 'static>(
-    job: impl FnOnce(&Runtime) -> R + Send + 'static,
-) -> Result<R, Fault> {
+pub(crate) fn alone<R: Send + 'static>(job: impl FnOnce(&Runtime) -> R + Send + 'static) -> Result<R, Fault> {
     let (reply, answer) = sync_channel(1);
     start("rule-load".to_owned(), move |runtime| {
         let _ = reply.send(job(runtime));
@@ -68,21 +61,9 @@ pub(crate) fn alone<R: Send + 'static>(
 
 /// A thread that the engine can run on.
 fn start(name: String, body: impl FnOnce(&Runtime) + Send + 'static) -> Result<(), Fault> {
-    let failed = |e: std::io::Error| {
-        Fault::host(
-            FaultKind::Internal,
-            format_args!("no thread for rules: {e}"),
-        )
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(failed)?;
-    Builder::new()
-        .name(name)
-        .stack_size(STACK_BYTES)
-        .spawn(move || body(&runtime))
-        .map_err(failed)?;
+    let failed = |e: std::io::Error| Fault::host(FaultKind::Internal, format_args!("no thread for rules: {e}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || body(&runtime)).map_err(failed)?;
     Ok(())
 }
 
@@ -109,9 +90,7 @@ mod tests {
     #[test]
     fn a_panic_fails_its_own_job_only() {
         let pool = Pool::new(1).expect("a pool");
-        let fault = pool
-            .run(|_| -> u8 { panic!("a defect") })
-            .expect_err("it panicked");
+        let fault = pool.run(|_| -> u8 { panic!("a defect") }).expect_err("it panicked");
         assert_eq!(fault.kind, FaultKind::Internal);
         assert_eq!(pool.run(|_| 7).expect("the thread goes on"), 7);
     }

@@ -69,15 +69,8 @@ pub(crate) enum Failure {
 }
 
 impl Program {
-    pub(crate) fn new(
-        path: &str,
-        entry: Arc<Unit>,
-        asked: BTreeMap<String, Arc<Unit>>,
-        limits: &Limits,
-    ) -> Self {
-        let parts = asked
-            .iter()
-            .flat_map(|(key, unit)| [key.as_bytes(), &unit.digest.0]);
+    pub(crate) fn new(path: &str, entry: Arc<Unit>, asked: BTreeMap<String, Arc<Unit>>, limits: &Limits) -> Self {
+        let parts = asked.iter().flat_map(|(key, unit)| [key.as_bytes(), &unit.digest.0]);
         let digest = Digest::of_parts(std::iter::once(&entry.digest.0[..]).chain(parts));
         let mut units = std::iter::once(&entry).chain(asked.values());
         let runs = if units.clone().any(|unit| unit.modules().next().is_some()) {
@@ -88,15 +81,7 @@ impl Program {
             Runs::Expressions
         };
         let path = path.to_owned();
-        Self {
-            path,
-            entry,
-            asked,
-            digest,
-            runs,
-            wants_clock: AtomicBool::new(false),
-            limit: limits.rule_time,
-        }
+        Self { path, entry, asked, digest, runs, wants_clock: AtomicBool::new(false), limit: limits.rule_time }
     }
 
     /// One evaluation, or what an equal one came to. `row` tells evaluations of one call apart.
@@ -131,8 +116,7 @@ impl Program {
             time_ms: context.time.micros().div_euclid(1_000),
             seed: Digest::of_parts([&context.seed[..], &self.digest.0, &row.to_le_bytes()]),
         };
-        self.run(input, &self.draw(Some(clock)), runtime)
-            .map(Arc::new)
+        self.run(input, &self.draw(Some(clock)), runtime).map(Arc::new)
     }
 
     /// When nothing more of an evaluation begins, by the wall clock: CPU time alone is judged, and only at its end.
@@ -143,47 +127,27 @@ impl Program {
     fn draw(&self, clock: Option<Clock>) -> Draw {
         let limit = self.backstop().as_millis();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        Draw {
-            clock,
-            limit_ms: monotonic_ms().saturating_add(limit),
-        }
+        Draw { clock, limit_ms: monotonic_ms().saturating_add(limit) }
     }
 
-    fn run(
-        self: &Arc<Self>,
-        input: Variable,
-        draw: &Draw,
-        runtime: &Runtime,
-    ) -> Result<Value, Failure> {
-        let loader = Content {
-            program: self.clone(),
-            draw: *draw,
-        };
+    fn run(self: &Arc<Self>, input: Variable, draw: &Draw, runtime: &Runtime) -> Result<Value, Failure> {
+        let loader = Content { program: self.clone(), draw: *draw };
         let decision = Decision::from(self.entry.graph(draw)).with_loader(Arc::new(loader));
-        let options = EvaluationOptions {
-            trace: false,
-            max_depth: MAX_DEPTH,
-        };
+        let options = EvaluationOptions { trace: false, max_depth: MAX_DEPTH };
         let (began, cpu) = (Instant::now(), cpu_time());
         let answer = runtime.block_on(async {
             let evaluation = decision.evaluate_with_opts(input, options);
             match self.runs {
                 // Only these wait for anything, and for how long is not theirs to say.
-                Runs::Modules => tokio::time::timeout(self.limit.get(), evaluation)
-                    .await
-                    .ok(),
+                Runs::Modules => tokio::time::timeout(self.limit.get(), evaluation).await.ok(),
                 _ => Some(evaluation.await),
             }
         });
-        let spent = Spent {
-            cpu: cpu_time().saturating_sub(cpu),
-            wall: began.elapsed(),
-        };
+        let spent = Spent { cpu: cpu_time().saturating_sub(cpu), wall: began.elapsed() };
         let Some(answer) = answer else {
-            return Err(Failure::Fault(self.too_slow(format_args!(
-                "waited for longer than rule_time, which is {}",
-                self.limit
-            ))));
+            return Err(Failure::Fault(
+                self.too_slow(format_args!("waited for longer than rule_time, which is {}", self.limit)),
+            ));
         };
         let answer = answer.map_err(|e| self.reason(&e));
         if let Some(fault) = self.judge(spent, answer.as_ref().err()) {
@@ -198,9 +162,7 @@ impl Program {
         let limit = self.limit;
         if spent.cpu > limit.get() {
             let took = humane(spent.cpu);
-            return Some(self.too_slow(format_args!(
-                "an evaluation took {took} of CPU, and rule_time is {limit}"
-            )));
+            return Some(self.too_slow(format_args!("an evaluation took {took} of CPU, and rule_time is {limit}")));
         }
         let Reason { node, text } = reason?;
         // Only modules ask rules by keys that they make; for all others it is checked when they are loaded.
@@ -226,9 +188,7 @@ impl Program {
         (interrupted || late).then(|| {
             let (cpu, wall) = (humane(spent.cpu), humane(spent.wall));
             let busy = format!("an evaluation got {cpu} of CPU in {wall}: the machine is too busy");
-            Fault::host(FaultKind::RuleLimit, busy)
-                .file(&self.path)
-                .field("rule_time")
+            Fault::host(FaultKind::RuleLimit, busy).file(&self.path).field("rule_time")
         })
     }
 
@@ -238,39 +198,22 @@ impl Program {
     }
 
     fn fault(&self, message: impl std::fmt::Display, field: &str, fix: &str) -> Fault {
-        Fault::tenant(FaultKind::RuleLimit, message)
-            .file(&self.path)
-            .field(field)
-            .fix(fix)
+        Fault::tenant(FaultKind::RuleLimit, message).file(&self.path).field(field).fix(fix)
     }
 
     /// What the engine says, with the node's name.
     fn reason(&self, error: &EvaluationError) -> Reason {
-        let EvaluationError::NodeError {
-            node_id, source, ..
-        } = error
-        else {
-            return Reason {
-                node: "the rule".to_owned(),
-                text: error.to_string(),
-            };
+        let EvaluationError::NodeError { node_id, source, .. } = error else {
+            return Reason { node: "the rule".to_owned(), text: error.to_string() };
         };
         let text = source.to_string();
         // A text that was thrown comes in quotes.
-        let text = text
-            .strip_prefix('"')
-            .and_then(|t| t.strip_suffix('"'))
-            .unwrap_or(&text);
+        let text = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(&text);
         let hint = match text {
-            "Failed to parse function result" => {
-                " (a number beyond 28 digits, or nesting beyond 128)"
-            }
+            "Failed to parse function result" => " (a number beyond 28 digits, or nesting beyond 128)",
             _ => "",
         };
-        Reason {
-            node: self.entry.name_of(node_id).to_owned(),
-            text: format!("{text}{hint}"),
-        }
+        Reason { node: self.entry.name_of(node_id).to_owned(), text: format!("{text}{hint}") }
     }
 }
 
@@ -301,10 +244,7 @@ fn monotonic_ms() -> i64 {
 /// CPU time of this thread.
 fn cpu_time() -> Duration {
     let at = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(at.tv_sec).unwrap_or(0),
-        u32::try_from(at.tv_nsec).unwrap_or(0),
-    )
+    Duration::new(u64::try_from(at.tv_sec).unwrap_or(0), u32::try_from(at.tv_nsec).unwrap_or(0))
 }
 
 fn humane(time: Duration) -> Span {
@@ -319,15 +259,10 @@ struct Content {
 }
 
 impl DecisionLoader for Content {
-    fn load<'a>(
-        &'a self,
-        key: &'a str,
-    ) -> Pin<Box<dyn Future<Output = LoaderResponse> + 'a + Send>> {
+    fn load<'a>(&'a self, key: &'a str) -> Pin<Box<dyn Future<Output = LoaderResponse> + 'a + Send>> {
         let found = match self.program.asked.get(key) {
             // Rules that ask rules many times over have no other place where they can be stopped.
-            _ if monotonic_ms() > self.draw.limit_ms => {
-                Err(LoaderError::NotFound(OUT_OF_TIME.to_owned()))
-            }
+            _ if monotonic_ms() > self.draw.limit_ms => Err(LoaderError::NotFound(OUT_OF_TIME.to_owned())),
             Some(unit) => Ok(Arc::new(DecisionContent::Graph(unit.graph(&self.draw)))),
             None => Err(LoaderError::NotFound(key.to_owned())),
         };
@@ -348,44 +283,24 @@ mod tests {
             ],
             "edges": [{"id": "e", "sourceId": "i", "targetId": "f"}],
         });
-        let unit = Unit::load(
-            "r.json",
-            rule.to_string().as_bytes(),
-            runtime,
-            Instant::now() + Duration::from_secs(60),
-        )
-        .expect("a good rule");
-        Arc::new(Program::new(
-            "r.json",
-            Arc::new(unit),
-            BTreeMap::new(),
-            &Limits::defaults(),
-        ))
+        let unit = Unit::load("r.json", rule.to_string().as_bytes(), runtime, Instant::now() + Duration::from_secs(60))
+            .expect("a good rule");
+        Arc::new(Program::new("r.json", Arc::new(unit), BTreeMap::new(), &Limits::defaults()))
     }
 
     /// Whether the second of two equal evaluations is answered with the result of the first.
     fn remembered(source: &str) -> bool {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let memo = Cache::new(10, 1_000);
         let program = program(source, &runtime);
         let run = |n: i64, micros: i64| {
-            let context = RuleContext {
-                time: Time(micros),
-                seed: [1; 32],
-            };
+            let context = RuleContext { time: Time(micros), seed: [1; 32] };
             let input = Variable::from(serde_json::json!({"n": n}));
-            program
-                .evaluate(input, 0, context, &runtime, &memo)
-                .expect("a result")
+            program.evaluate(input, 0, context, &runtime, &memo).expect("a result")
         };
         let first = run(1, 1_000_000);
         let other = run(2, 1_000_000);
-        assert!(
-            !Arc::ptr_eq(&first, &other),
-            "another input has its own result"
-        );
+        assert!(!Arc::ptr_eq(&first, &other), "another input has its own result");
         // At another time: what is a function of its input does not mind.
         Arc::ptr_eq(&first, &run(1, 2_000_000))
     }

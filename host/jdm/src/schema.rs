@@ -45,14 +45,10 @@ fn walk(value: &Value, root: bool) -> Result<(), Fixable> {
 fn key(name: &str, value: &Value, root: bool) -> Result<(), Fixable> {
     let refuse = |message: String, fix| Err(Fixable { message, fix });
     match (name, value) {
-        ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target))
-            if !target.starts_with('#') =>
-        {
-            refuse(
-                format!("the schema's {name} '{target}' is not local"),
-                "copy what it refers to into the schema, and write \"#/definitions/NAME\"",
-            )
-        }
+        ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) if !target.starts_with('#') => refuse(
+            format!("the schema's {name} '{target}' is not local"),
+            "copy what it refers to into the schema, and write \"#/definitions/NAME\"",
+        ),
         ("$schema", Value::String(target)) if !root || !known_meta_schema(target) => refuse(
             format!("the schema's $schema '{target}' is not known, or not at its top"),
             "remove $schema: schemas are read as draft 7",
@@ -71,8 +67,7 @@ fn key(name: &str, value: &Value, root: bool) -> Result<(), Fixable> {
 }
 
 fn known_meta_schema(target: &str) -> bool {
-    target.starts_with("http://json-schema.org/draft-")
-        || target.starts_with("https://json-schema.org/draft/")
+    target.starts_with("http://json-schema.org/draft-") || target.starts_with("https://json-schema.org/draft/")
 }
 
 #[cfg(test)]
@@ -81,20 +76,12 @@ mod tests {
     use serde_json::json;
 
     fn refused(schema: Value) -> String {
-        check(&Value::String(schema.to_string()))
-            .expect_err("refused")
-            .message
+        check(&Value::String(schema.to_string())).expect_err("refused").message
     }
 
     #[test]
     fn only_local_references_are_taken() {
-        for target in [
-            "http://localhost:1/a.json",
-            "file:///etc/hostname",
-            "other.json",
-            "//host/a",
-            "",
-        ] {
+        for target in ["http://localhost:1/a.json", "file:///etc/hostname", "other.json", "//host/a", ""] {
             let schema = json!({"properties": {"a": {"$ref": target}}});
             assert!(refused(schema).contains("is not local"), "{target}");
         }
@@ -108,13 +95,8 @@ mod tests {
     #[test]
     fn what_the_validator_would_fetch_otherwise_is_refused() {
         assert!(refused(json!({"$schema": "http://localhost:1/meta"})).contains("$schema"));
-        assert!(
-            refused(json!({"items": {"$id": "http://localhost:1/b", "$ref": "#/c"}}))
-                .contains("$id")
-        );
-        assert!(
-            refused(json!({"properties": {"a": {"$dictionary": "b"}}})).contains("$dictionary")
-        );
+        assert!(refused(json!({"items": {"$id": "http://localhost:1/b", "$ref": "#/c"}})).contains("$id"));
+        assert!(refused(json!({"properties": {"a": {"$dictionary": "b"}}})).contains("$dictionary"));
     }
 
     #[test]

@@ -27,10 +27,7 @@ static CLOCK: LazyLock<String> = LazyLock::new(|| {
 
 /// A script without its comments: it is compiled in every evaluation, which takes 100 us a kilobyte.
 fn code(text: &str) -> String {
-    text.lines()
-        .filter(|line| !line.starts_with("//"))
-        .collect::<Vec<_>>()
-        .join("\n")
+    text.lines().filter(|line| !line.starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
 /// What nodes may know beside their input, and until when they may start.
@@ -57,13 +54,7 @@ impl Clock {
         let seed = Digest::of_parts([&self.seed.0[..], node.as_bytes()]).0;
         let word = |i: usize| u32::from_le_bytes([seed[i], seed[i + 1], seed[i + 2], seed[i + 3]]);
         let (clock, time) = (&*CLOCK, self.time_ms);
-        format!(
-            "{clock}{time},{},{},{},{})",
-            word(0),
-            word(4),
-            word(8),
-            word(12)
-        )
+        format!("{clock}{time},{},{},{},{})", word(0), word(4), word(8), word(12))
     }
 }
 
@@ -103,10 +94,7 @@ impl Source {
     /// The text that answers what the source defines instead of running it: `{kind, broken: {words, line}}`, `line` being
     /// that of a syntax error.
     pub(crate) fn definition(source: &str) -> Arc<str> {
-        let clock = Clock {
-            time_ms: 0,
-            seed: Digest([0; 32]),
-        };
+        let clock = Clock { time_ms: 0, seed: Digest([0; 32]) };
         let (clock, limit) = (clock.script(""), i64::MAX);
         format!("{}({},{limit},{clock},1)", *HANDLER, quoted(source)).into()
     }

@@ -18,9 +18,7 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(file: &str, bytes: &[u8]) -> 
     serde_json::from_slice(bytes).map_err(|e| {
         let problem = Problem::new(file, format_args!("not JSON as expected: {e}"));
         match e.is_eof() {
-            true => problem
-                .fix("the file ends too early: write it whole")
-                .partial(),
+            true => problem.fix("the file ends too early: write it whole").partial(),
             false => problem.fix("correct the file, or save it again from the editor"),
         }
     })
@@ -28,10 +26,7 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(file: &str, bytes: &[u8]) -> 
 
 /// All problems of the graph in a file.
 pub(crate) fn check(file: &str, graph: &Value) -> Vec<Problem> {
-    let mut check = Check {
-        file,
-        problems: Vec::new(),
-    };
+    let mut check = Check { file, problems: Vec::new() };
     check.graph(graph);
     check.problems
 }
@@ -48,41 +43,23 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn say(&mut self, node: &str, message: impl std::fmt::Display, fix: &str) {
-        self.problems
-            .push(Problem::new(self.file, message).field(node).fix(fix));
+        self.problems.push(Problem::new(self.file, message).field(node).fix(fix));
     }
 
     fn graph(&mut self, graph: &Value) {
-        const EXPORT: &str =
-            "export the decision from the editor: a JSON object with nodes and edges";
+        const EXPORT: &str = "export the decision from the editor: a JSON object with nodes and edges";
         if graph.get("blocks").is_some() {
             return self.say("blocks", "a policy document is not supported", EXPORT);
         }
-        let (Some(nodes), Some(edges)) = (
-            graph.get("nodes").and_then(Value::as_array),
-            graph.get("edges").and_then(Value::as_array),
-        ) else {
-            return self.say(
-                "",
-                "this is no JDM graph: it has no list of nodes and of edges",
-                EXPORT,
-            );
+        let (Some(nodes), Some(edges)) =
+            (graph.get("nodes").and_then(Value::as_array), graph.get("edges").and_then(Value::as_array))
+        else {
+            return self.say("", "this is no JDM graph: it has no list of nodes and of edges", EXPORT);
         };
-        if graph
-            .get("imports")
-            .and_then(Value::as_array)
-            .is_some_and(|i| !i.is_empty())
-        {
-            self.say(
-                "imports",
-                "imports of other documents are not supported",
-                "remove them",
-            );
+        if graph.get("imports").and_then(Value::as_array).is_some_and(|i| !i.is_empty()) {
+            self.say("imports", "imports of other documents are not supported", "remove them");
         }
-        for (what, is, most) in [
-            ("nodes", nodes.len(), MAX_NODES),
-            ("edges", edges.len(), MAX_EDGES),
-        ] {
+        for (what, is, most) in [("nodes", nodes.len(), MAX_NODES), ("edges", edges.len(), MAX_EDGES)] {
             if is > most {
                 let message = format!("there are {is} {what}, and {most} are allowed");
                 return self.say(what, message, "split the rule into several");
@@ -91,9 +68,7 @@ impl Check<'_> {
         let mut names: BTreeMap<&str, &str> = BTreeMap::new();
         let mut inputs = 0;
         for (i, node) in nodes.iter().enumerate() {
-            let (Some(id), Some(name), Some(kind)) =
-                (text(node, "id"), text(node, "name"), text(node, "type"))
-            else {
+            let (Some(id), Some(name), Some(kind)) = (text(node, "id"), text(node, "name"), text(node, "type")) else {
                 self.say(
                     &format!("nodes[{i}]"),
                     "a node needs the texts id, name and type",
@@ -103,27 +78,15 @@ impl Check<'_> {
             };
             let name = label(name, id);
             if names.insert(id, name).is_some() {
-                self.say(
-                    name,
-                    format_args!("two nodes have the id '{id}'"),
-                    "give each node an id of its own",
-                );
+                self.say(name, format_args!("two nodes have the id '{id}'"), "give each node an id of its own");
             }
             inputs += usize::from(kind == "inputNode");
             self.node(name, kind, node.get("content").unwrap_or(&Value::Null));
         }
         match inputs {
             1 => {}
-            0 => self.say(
-                "",
-                "there is no input node",
-                "add a request (input) node and connect it",
-            ),
-            n => self.say(
-                "",
-                format_args!("there are {n} input nodes"),
-                "leave one request (input) node",
-            ),
+            0 => self.say("", "there is no input node", "add a request (input) node and connect it"),
+            n => self.say("", format_args!("there are {n} input nodes"), "leave one request (input) node"),
         }
         self.edges(&names, edges);
     }
@@ -132,11 +95,9 @@ impl Check<'_> {
         let mut ends = Vec::new();
         for (i, edge) in edges.iter().enumerate() {
             let place = format!("edges[{i}]");
-            let (Some(_), Some(source), Some(target)) = (
-                text(edge, "id"),
-                text(edge, "sourceId"),
-                text(edge, "targetId"),
-            ) else {
+            let (Some(_), Some(source), Some(target)) =
+                (text(edge, "id"), text(edge, "sourceId"), text(edge, "targetId"))
+            else {
                 self.say(
                     &place,
                     "an edge needs the texts id, sourceId and targetId",
@@ -185,10 +146,16 @@ impl Check<'_> {
             "switchNode" => self.texts(name, content, "statements", &["id", "condition"]),
             "decisionNode" => {
                 if text(content, "key").is_none_or(str::is_empty) {
-                    self.say(name, "a decision node needs the key of another rule", "choose a file of the rules folder");
+                    self.say(
+                        name,
+                        "a decision node needs the key of another rule",
+                        "choose a file of the rules folder",
+                    );
                 }
             }
-            "customNode" => self.say(name, "custom nodes are not supported", "use a function, table or expression node"),
+            "customNode" => {
+                self.say(name, "custom nodes are not supported", "use a function, table or expression node")
+            }
             other => self.say(
                 name,
                 format_args!("'{}' is no kind of node that is known", shorten(other, 60)),
@@ -200,11 +167,7 @@ impl Check<'_> {
     fn table(&mut self, name: &str, table: &Value) {
         match table.get("hitPolicy").map(|p| p.as_str()) {
             Some(Some("first" | "collect")) => {}
-            None => self.say(
-                name,
-                "the decision table has no hitPolicy",
-                "set it to first or collect",
-            ),
+            None => self.say(name, "the decision table has no hitPolicy", "set it to first or collect"),
             _ => self.say(
                 name,
                 format_args!("hitPolicy {} is not known", table["hitPolicy"]),
@@ -214,47 +177,26 @@ impl Check<'_> {
         let mut columns: BTreeMap<&str, &str> = BTreeMap::new();
         for (list, fields) in [("inputs", &["id"][..]), ("outputs", &["id", "field"])] {
             self.texts(name, table, list, fields);
-            for column in table
-                .get(list)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
+            for column in table.get(list).and_then(Value::as_array).into_iter().flatten() {
                 if let Some(id) = text(column, "id") {
-                    let title = ["field", "name", "id"]
-                        .iter()
-                        .find_map(|k| text(column, k).filter(|t| !t.is_empty()));
+                    let title = ["field", "name", "id"].iter().find_map(|k| text(column, k).filter(|t| !t.is_empty()));
                     columns.insert(id, title.unwrap_or(id));
                 }
             }
         }
         let Some(rules) = table.get("rules").and_then(Value::as_array) else {
-            return self.say(
-                name,
-                "the decision table has no list of rules",
-                "save the rule again from the editor",
-            );
+            return self.say(name, "the decision table has no list of rules", "save the rule again from the editor");
         };
         for (i, rule) in rules.iter().enumerate() {
             let Some(cells) = rule.as_object() else {
-                self.say(
-                    name,
-                    format_args!("row {} is no object", i + 1),
-                    "save the rule again from the editor",
-                );
+                self.say(name, format_args!("row {} is no object", i + 1), "save the rule again from the editor");
                 continue;
             };
             self.cells(name, i, cells, &columns);
         }
     }
 
-    fn cells(
-        &mut self,
-        name: &str,
-        row: usize,
-        cells: &Map<String, Value>,
-        columns: &BTreeMap<&str, &str>,
-    ) {
+    fn cells(&mut self, name: &str, row: usize, cells: &Map<String, Value>, columns: &BTreeMap<&str, &str>) {
         for (id, cell) in cells {
             if !cell.is_string() {
                 let column = columns.get(id.as_str()).copied().unwrap_or(id);
@@ -266,10 +208,7 @@ impl Check<'_> {
                         row + 1,
                         shorten(&cell.to_string(), 60)
                     ),
-                    &format!(
-                        "write the cell's expression as a JSON string: {}",
-                        shorten(&written.to_string(), 60)
-                    ),
+                    &format!("write the cell's expression as a JSON string: {}", shorten(&written.to_string(), 60)),
                 );
             }
         }
@@ -305,19 +244,12 @@ fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
 /// The nodes that lie on cycles, or between two of them.
 fn on_cycles<'a>(mut left: BTreeSet<&'a str>, edges: &[(&'a str, &'a str)]) -> BTreeSet<&'a str> {
     loop {
-        let between: Vec<_> = edges
-            .iter()
-            .filter(|(s, t)| left.contains(s) && left.contains(t))
-            .collect();
+        let between: Vec<_> = edges.iter().filter(|(s, t)| left.contains(s) && left.contains(t)).collect();
         let ends = |pick: fn(&(&'a str, &'a str)) -> &'a str| -> BTreeSet<&'a str> {
             between.iter().map(|edge| pick(edge)).collect()
         };
         let (leaves, entered) = (ends(|e| e.0), ends(|e| e.1));
-        let stay: BTreeSet<_> = left
-            .iter()
-            .copied()
-            .filter(|id| leaves.contains(id) && entered.contains(id))
-            .collect();
+        let stay: BTreeSet<_> = left.iter().copied().filter(|id| leaves.contains(id) && entered.contains(id)).collect();
         if stay.len() == left.len() {
             return left;
         }

@@ -9,8 +9,7 @@ use tokio::runtime::Runtime;
 use weir_model::{Digest, Problem};
 use zen_engine::Decision;
 use zen_engine::model::{
-    DecisionNode, DecisionNodeKind, FunctionContent, FunctionNodeContent, GraphContent,
-    TransformAttributes,
+    DecisionNode, DecisionNodeKind, FunctionContent, FunctionNodeContent, GraphContent, TransformAttributes,
 };
 use zen_expression::{ExpressionKind, Variable};
 
@@ -40,12 +39,7 @@ struct Function {
 
 impl Unit {
     /// Reads, checks and compiles a file.
-    pub(crate) fn load(
-        file: &str,
-        bytes: &[u8],
-        runtime: &Runtime,
-        until: Instant,
-    ) -> Result<Self, Vec<Problem>> {
+    pub(crate) fn load(file: &str, bytes: &[u8], runtime: &Runtime, until: Instant) -> Result<Self, Vec<Problem>> {
         let json: serde_json::Value = shape::read(file, bytes).map_err(|p| vec![p])?;
         let problems = shape::check(file, &json);
         if !problems.is_empty() {
@@ -57,19 +51,12 @@ impl Unit {
                     .fix("save the rule again from the editor"),
             ]
         })?;
-        let mut check = Check {
-            file,
-            expressions: Checker::new(),
-            seen: HashSet::new(),
-            problems: Vec::new(),
-        };
+        let mut check = Check { file, expressions: Checker::new(), seen: HashSet::new(), problems: Vec::new() };
         for node in &graph.nodes {
             check.node(node, runtime);
             if Instant::now() > until {
                 let late = Problem::new(file, "checking the rule takes longer than compile_time");
-                check
-                    .problems
-                    .push(late.fix("make it define its functions quicker, or split it"));
+                check.problems.push(late.fix("make it define its functions quicker, or split it"));
                 break;
             }
         }
@@ -84,25 +71,17 @@ impl Unit {
         let functions = graph.nodes.iter().enumerate().filter_map(|(index, node)| {
             let source = match function(node)? {
                 FunctionNodeContent::Version1(source) => Source::older(source),
-                FunctionNodeContent::Version2(module) => Source::Module(
-                    stripped
-                        .get(&module.source)
-                        .unwrap_or(&module.source)
-                        .clone(),
-                ),
+                FunctionNodeContent::Version2(module) => {
+                    Source::Module(stripped.get(&module.source).unwrap_or(&module.source).clone())
+                }
             };
             let name = label(&node.name, &node.id).to_owned();
-            Some(Function {
-                index,
-                name,
-                source,
-            })
+            Some(Function { index, name, source })
         });
         let asks = graph.nodes.iter().filter_map(|node| match &node.kind {
-            DecisionNodeKind::DecisionNode { content } => Some((
-                label(&node.name, &node.id).to_owned(),
-                content.key.to_string(),
-            )),
+            DecisionNodeKind::DecisionNode { content } => {
+                Some((label(&node.name, &node.id).to_owned(), content.key.to_string()))
+            }
             _ => None,
         });
         Ok(Self {
@@ -115,10 +94,7 @@ impl Unit {
 
     /// Names of the function nodes in module form.
     pub(crate) fn modules(&self) -> impl Iterator<Item = &str> {
-        let modules = self
-            .functions
-            .iter()
-            .filter(|f| matches!(f.source, Source::Module(_)));
+        let modules = self.functions.iter().filter(|f| matches!(f.source, Source::Module(_)));
         modules.map(|f| f.name.as_str())
     }
 
@@ -180,50 +156,28 @@ impl Check<'_> {
     fn node(&mut self, node: &Arc<DecisionNode>, runtime: &Runtime) {
         let name = label(&node.name, &node.id);
         match &node.kind {
-            DecisionNodeKind::InputNode { content } if content.schema.is_some() => {
-                self.schema(name, node, runtime)
-            }
-            DecisionNodeKind::OutputNode { content } if content.schema.is_some() => {
-                self.schema(name, node, runtime)
-            }
-            DecisionNodeKind::FunctionNode {
-                content: FunctionNodeContent::Version1(source),
-            } => {
+            DecisionNodeKind::InputNode { content } if content.schema.is_some() => self.schema(name, node, runtime),
+            DecisionNodeKind::OutputNode { content } if content.schema.is_some() => self.schema(name, node, runtime),
+            DecisionNodeKind::FunctionNode { content: FunctionNodeContent::Version1(source) } => {
                 self.handler(name, source, runtime);
             }
             DecisionNodeKind::DecisionTableNode { content } => {
                 self.around(name, &content.transform_attributes);
                 for column in content.inputs.iter() {
                     if let Some(field) = &column.field {
-                        self.expression(
-                            name,
-                            "the field of an input column",
-                            field,
-                            ExpressionKind::Standard,
-                        );
+                        self.expression(name, "the field of an input column", field, ExpressionKind::Standard);
                     }
                 }
                 for (i, row) in content.rules.iter().enumerate() {
                     let inputs = content.inputs.iter().map(|column| match &column.field {
                         Some(field) => (&column.id, field, ExpressionKind::Unary),
-                        None => (
-                            &column.id,
-                            label_of(&column.name, &column.id),
-                            ExpressionKind::Standard,
-                        ),
+                        None => (&column.id, label_of(&column.name, &column.id), ExpressionKind::Standard),
                     });
-                    let outputs = content
-                        .outputs
-                        .iter()
-                        .map(|column| (&column.id, &column.field, ExpressionKind::Standard));
+                    let outputs =
+                        content.outputs.iter().map(|column| (&column.id, &column.field, ExpressionKind::Standard));
                     for (id, column, kind) in inputs.chain(outputs) {
                         if let Some(cell) = row.get(id) {
-                            self.expression(
-                                name,
-                                &format!("row {}, column {column}", i + 1),
-                                cell,
-                                kind,
-                            );
+                            self.expression(name, &format!("row {}, column {column}", i + 1), cell, kind);
                         }
                     }
                 }
@@ -231,39 +185,22 @@ impl Check<'_> {
             DecisionNodeKind::ExpressionNode { content } => {
                 self.around(name, &content.transform_attributes);
                 for expression in content.expressions.iter().filter(|e| !e.key.is_empty()) {
-                    self.expression(
-                        name,
-                        &expression.key,
-                        &expression.value,
-                        ExpressionKind::Standard,
-                    );
+                    self.expression(name, &expression.key, &expression.value, ExpressionKind::Standard);
                 }
             }
             DecisionNodeKind::SwitchNode { content } => {
                 for statement in content.statements.iter() {
-                    self.expression(
-                        name,
-                        "a condition",
-                        &statement.condition,
-                        ExpressionKind::Standard,
-                    );
+                    self.expression(name, "a condition", &statement.condition, ExpressionKind::Standard);
                 }
             }
-            DecisionNodeKind::DecisionNode { content } => {
-                self.around(name, &content.transform_attributes)
-            }
+            DecisionNodeKind::DecisionNode { content } => self.around(name, &content.transform_attributes),
             _ => {}
         }
     }
 
     fn around(&mut self, name: &str, attributes: &TransformAttributes) {
         if let Some(field) = &attributes.input_field {
-            self.expression(
-                name,
-                "the node's input field",
-                field,
-                ExpressionKind::Standard,
-            );
+            self.expression(name, "the node's input field", field, ExpressionKind::Standard);
         }
     }
 
@@ -279,8 +216,7 @@ impl Check<'_> {
             }
             Err(e) => {
                 let message = format!("{place}: {} {}", shorten(source, 80), e.message);
-                self.problems
-                    .push(Problem::new(self.file, message).field(node).fix(e.fix));
+                self.problems.push(Problem::new(self.file, message).field(node).fix(e.fix));
             }
         }
     }
@@ -291,29 +227,18 @@ impl Check<'_> {
         const CORRECT: &str = "correct the source";
         let (message, fix) = match definition(source, runtime) {
             Ok(Definition::Function) => return,
-            Ok(Definition::Other(kind)) if kind == "undefined" => {
-                ("it defines no handler".to_owned(), WRITE)
+            Ok(Definition::Other(kind)) if kind == "undefined" => ("it defines no handler".to_owned(), WRITE),
+            Ok(Definition::Other(kind)) => (format!("its handler is no function but {kind}"), WRITE),
+            Ok(Definition::Broken { words, line }) if module_syntax(source, &words, line) => {
+                (format!("export and import cannot be used in this form of a function node ({words})"), WRITE)
             }
-            Ok(Definition::Other(kind)) => {
-                (format!("its handler is no function but {kind}"), WRITE)
+            Ok(Definition::Broken { words, .. }) => (format!("its source does not run: {words}"), CORRECT),
+            Err(e) if e.contains("interrupted") => {
+                ("its source runs for longer than 500ms before it defines anything".to_owned(), CORRECT)
             }
-            Ok(Definition::Broken { words, line }) if module_syntax(source, &words, line) => (
-                format!(
-                    "export and import cannot be used in this form of a function node ({words})"
-                ),
-                WRITE,
-            ),
-            Ok(Definition::Broken { words, .. }) => {
-                (format!("its source does not run: {words}"), CORRECT)
-            }
-            Err(e) if e.contains("interrupted") => (
-                "its source runs for longer than 500ms before it defines anything".to_owned(),
-                CORRECT,
-            ),
             Err(e) => (format!("its source does not run: {e}"), CORRECT),
         };
-        self.problems
-            .push(Problem::new(self.file, message).field(name).fix(fix));
+        self.problems.push(Problem::new(self.file, message).field(name).fix(fix));
     }
 
     /// Lets the engine build its validator. The engine does that in the first evaluation only.
@@ -329,11 +254,7 @@ impl Check<'_> {
             && !e.starts_with(['/', ':'])
         {
             let problem = Problem::new(self.file, format_args!("the schema is not valid: {e}"));
-            self.problems.push(
-                problem
-                    .field(name)
-                    .fix("correct the schema; schemas are read as draft 7"),
-            );
+            self.problems.push(problem.field(name).fix("correct the schema; schemas are read as draft 7"));
         }
     }
 }
@@ -343,14 +264,8 @@ fn label_of<'a>(name: &'a Arc<str>, id: &'a Arc<str>) -> &'a Arc<str> {
 }
 
 fn plain_input() -> Arc<DecisionNode> {
-    let kind = DecisionNodeKind::InputNode {
-        content: Default::default(),
-    };
-    Arc::new(DecisionNode {
-        id: "weir input".into(),
-        name: "input".into(),
-        kind,
-    })
+    let kind = DecisionNodeKind::InputNode { content: Default::default() };
+    Arc::new(DecisionNode { id: "weir input".into(), name: "input".into(), kind })
 }
 
 /// A graph of nodes in a row. The first one is there once only, even when it is given twice.
@@ -400,10 +315,7 @@ fn definition(source: &str, runtime: &Runtime) -> Result<Definition, String> {
             Some(Value::Number(line)) => line.to_usize().unwrap_or(0),
             _ => 0,
         };
-        return Ok(Definition::Broken {
-            words: words.clone(),
-            line,
-        });
+        return Ok(Definition::Broken { words: words.clone(), line });
     }
     Ok(match text("kind") {
         kind if kind == "function" => Definition::Function,
@@ -415,9 +327,6 @@ fn definition(source: &str, runtime: &Runtime) -> Result<Definition, String> {
 /// what follows. Words a problem that is there in any case.
 fn module_syntax(source: &str, words: &str, line: usize) -> bool {
     let line = line.checked_sub(1).and_then(|i| source.lines().nth(i));
-    let first = line.and_then(|text| {
-        text.split(|c: char| !c.is_alphanumeric())
-            .find(|w| !w.is_empty())
-    });
+    let first = line.and_then(|text| text.split(|c: char| !c.is_alphanumeric()).find(|w| !w.is_empty()));
     words.contains("keyword: export") || matches!(first, Some("export" | "import"))
 }

@@ -102,10 +102,9 @@ impl Value {
             + match self {
                 Self::Text(text) => text.len(),
                 Self::Array(items) => items.iter().map(Self::bytes).sum(),
-                Self::Object(fields) => fields
-                    .iter()
-                    .map(|(name, value)| size_of::<String>() + name.len() + value.bytes())
-                    .sum(),
+                Self::Object(fields) => {
+                    fields.iter().map(|(name, value)| size_of::<String>() + name.len() + value.bytes()).sum()
+                }
                 _ => 0,
             }
     }
@@ -115,21 +114,15 @@ fn copy(variable: &Variable, depth: usize, left: &mut usize) -> Result<Value, St
     let Some(depth) = depth.checked_sub(1) else {
         return Err(format!("the result is nested deeper than {MAX_DEPTH}"));
     };
-    *left = left
-        .checked_sub(1)
-        .ok_or_else(|| format!("the result holds more than {MAX_VALUES} values"))?;
+    *left = left.checked_sub(1).ok_or_else(|| format!("the result holds more than {MAX_VALUES} values"))?;
     Ok(match variable {
         Variable::Null => Value::Null,
         Variable::Bool(b) => Value::Bool(*b),
         Variable::Number(n) => Value::Number(*n),
         Variable::String(text) => Value::Text(text.to_string()),
-        Variable::Array(items) => Value::Array(
-            items
-                .borrow()
-                .iter()
-                .map(|item| copy(item, depth, left))
-                .collect::<Result<_, _>>()?,
-        ),
+        Variable::Array(items) => {
+            Value::Array(items.borrow().iter().map(|item| copy(item, depth, left)).collect::<Result<_, _>>()?)
+        }
         Variable::Object(object) => {
             let object = object.borrow();
             let mut fields = object

@@ -52,50 +52,32 @@ fn equal_call_and_context_give_equal_bytes() {
     )]);
     let rows = || {
         let n = Arc::new(Int64Array::from_iter_values(0..5)) as _;
-        each(
-            RecordBatch::try_from_iter([("n", n)]).expect("rows"),
-            &[("", Kind::Json)],
-        )
+        each(RecordBatch::try_from_iter([("n", n)]).expect("rows"), &[("", Kind::Json)])
     };
     // Loaded twice, so that nothing is remembered from the first time but what is pure.
     let first = ask_rule(&load(&one(&rule)), &rows());
     let again = ask_rule(&load(&one(&rule)), &rows());
     assert_eq!(first.rows, again.rows);
 
-    let other = RuleContext {
-        seed: [8; 32],
-        ..context()
-    };
-    let other = load(&one(&rule))
-        .evaluate("r", &rows(), other)
-        .expect("an answer");
+    let other = RuleContext { seed: [8; 32], ..context() };
+    let other = load(&one(&rule)).evaluate("r", &rows(), other).expect("an answer");
     assert_ne!(first.rows, other.rows, "another seed, other numbers");
 }
 
 #[test]
 fn each_row_and_each_node_draw_for_themselves() {
     let draw = |id: &str| {
-        let mut node = function(
-            "function handler(input) { return { ...input, a: [...(input.a || []), Math.random()] } }",
-        );
+        let mut node =
+            function("function handler(input) { return { ...input, a: [...(input.a || []), Math.random()] } }");
         node["id"] = json!(id);
         node
     };
     let rules = load(&one(&graph(&[draw("f1"), draw("f2")])));
     let same = Arc::new(Int64Array::from(vec![1; 50])) as _;
     let rows = RecordBatch::try_from_iter([("n", same)]).expect("rows");
-    let call = each(
-        rows.clone(),
-        &[("a.0", Kind::Float64), ("a.1", Kind::Float64)],
-    );
+    let call = each(rows.clone(), &[("a.0", Kind::Float64), ("a.1", Kind::Float64)]);
     let all = ask_rule(&rules, &call);
-    let numbers = |column: usize| {
-        all.rows
-            .column(column)
-            .as_primitive::<Float64Type>()
-            .values()
-            .to_vec()
-    };
+    let numbers = |column: usize| all.rows.column(column).as_primitive::<Float64Type>().values().to_vec();
     let mut drawn: Vec<f64> = [numbers(0), numbers(1)].concat();
     assert!(drawn.iter().all(|n| (0.0..1.0).contains(n)));
     drawn.sort_by(f64::total_cmp);
@@ -105,11 +87,7 @@ fn each_row_and_each_node_draw_for_themselves() {
     assert!((0.35..0.65).contains(&mean), "{mean}");
 
     let first = ask_rule(&rules, &each(rows.slice(0, 1), &[("a.0", Kind::Float64)]));
-    assert_eq!(
-        first.rows.column(0).as_primitive::<Float64Type>().value(0),
-        numbers(0)[0],
-        "other rows do not matter"
-    );
+    assert_eq!(first.rows.column(0).as_primitive::<Float64Type>().value(0), numbers(0)[0], "other rows do not matter");
 }
 
 #[test]
@@ -141,14 +119,8 @@ fn what_a_handler_does_wrong_is_said_with_the_node_and_the_line() {
             "function handler(input) {\n  return input.a.b;\n}",
             "Fn: TypeError: cannot read property 'b' of undefined (near line 1)",
         ),
-        (
-            "function handler() { throw 'a \"text\"' }",
-            "Fn: a \"text\"",
-        ),
-        (
-            "function handler() { throw { code: 7 } }",
-            "Fn: {\"code\":7}",
-        ),
+        ("function handler() { throw 'a \"text\"' }", "Fn: a \"text\""),
+        ("function handler() { throw { code: 7 } }", "Fn: {\"code\":7}"),
         ("function handler() { }", "Fn: handler returned nothing"),
         (
             "async function handler() { return {} }",
@@ -158,28 +130,18 @@ fn what_a_handler_does_wrong_is_said_with_the_node_and_the_line() {
             "function handler() { return { n: 1e30 } }",
             "Fn: Failed to parse function result (a number beyond 28 digits, or nesting beyond 128)",
         ),
-        (
-            "function handler() { const a = {}; a.a = a; return a }",
-            "Fn: TypeError: circular reference",
-        ),
+        ("function handler() { const a = {}; a.a = a; return a }", "Fn: TypeError: circular reference"),
     ] {
         let rules = load(&one(&graph(&[function(source)])));
         assert_eq!(failed(&rules, &RuleCall::default()), reason, "{source}");
     }
-    let deep =
-        "function handler() { let a = 1; for (let i = 0; i < 500; i++) a = [a]; return { a } }";
-    assert!(
-        failed(&load(&one(&graph(&[function(deep)]))), &RuleCall::default())
-            .contains("nesting beyond 128")
-    );
+    let deep = "function handler() { let a = 1; for (let i = 0; i < 500; i++) a = [a]; return { a } }";
+    assert!(failed(&load(&one(&graph(&[function(deep)]))), &RuleCall::default()).contains("nesting beyond 128"));
 }
 
 #[test]
 fn nan_and_infinity_of_javascript_are_null() {
-    assert_eq!(
-        run("function handler() { return { v: { a: NaN, b: 1 / 0 } } }"),
-        json!({"v": {"a": null, "b": null}})
-    );
+    assert_eq!(run("function handler() { return { v: { a: NaN, b: 1 / 0 } } }"), json!({"v": {"a": null, "b": null}}));
 }
 
 #[test]
@@ -195,38 +157,24 @@ fn one_evaluation_leaves_nothing_to_the_next() {
 #[test]
 fn objects_with_many_fields_come_in_the_order_of_their_names() {
     let names: Vec<String> = (0..60).map(|i| format!("f{i:02}")).collect();
-    let fields = names
-        .iter()
-        .map(|name| (name.as_str(), Arc::new(Int64Array::from(vec![1])) as _));
+    let fields = names.iter().map(|name| (name.as_str(), Arc::new(Int64Array::from(vec![1])) as _));
     let rows = RecordBatch::try_from_iter(fields).expect("rows");
     let rule = "function handler(input) { delete input.$nodes; const o = {}; for (const k of Object.keys(input)) o[k] = Math.random(); return { keys: Object.keys(input), o } }";
     let rules = load(&one(&graph(&[function(rule)])));
-    let answer = ask_rule(
-        &rules,
-        &each(rows.clone(), &[("keys", Kind::Json), ("o", Kind::Json)]),
-    );
+    let answer = ask_rule(&rules, &each(rows.clone(), &[("keys", Kind::Json), ("o", Kind::Json)]));
     let sorted = serde_json::to_string(&names).expect("JSON");
     assert_eq!(texts(&answer, 0)[0], sorted);
     assert!(texts(&answer, 1)[0].starts_with("{\"f00\":"));
-    assert_eq!(
-        ask_rule(
-            &rules,
-            &each(rows, &[("keys", Kind::Json), ("o", Kind::Json)])
-        )
-        .rows,
-        answer.rows
-    );
+    assert_eq!(ask_rule(&rules, &each(rows, &[("keys", Kind::Json), ("o", Kind::Json)])).rows, answer.rows);
 }
 
 #[test]
 fn a_module_runs_where_it_is_granted_and_has_the_batch_time_too() {
-    let module = |source: &str| json!({"id": "m", "name": "Mod", "type": "functionNode", "content": {"source": source}});
+    let module =
+        |source: &str| json!({"id": "m", "name": "Mod", "type": "functionNode", "content": {"source": source}});
     let source = "import dayjs from 'dayjs';\nexport const handler = async (input: { n: number }) => ({ at: new Date().toISOString(), day: dayjs().valueOf(), r: Math.random() });";
     let rules = load(&granted(one(&graph(&[module(source)]))));
     let got = whole(&rules, &RuleCall::default());
-    assert_eq!(
-        (&got["at"], &got["day"]),
-        (&json!(T), &json!(1_769_860_800_250_i64))
-    );
+    assert_eq!((&got["at"], &got["day"]), (&json!(T), &json!(1_769_860_800_250_i64)));
     assert_eq!(whole(&rules, &RuleCall::default()), got);
 }

@@ -19,33 +19,18 @@ fn rule_rows_bounds_the_evaluations_of_a_call() {
     let mut ruleset = one(&graph(&[]));
     ruleset.limits.rule_rows = 3;
     let rules = load(&ruleset);
-    assert_eq!(
-        ask_rule(&rules, &each(numbers(3), &[("n", Kind::Int64)]))
-            .rows
-            .num_rows(),
-        3
-    );
+    assert_eq!(ask_rule(&rules, &each(numbers(3), &[("n", Kind::Int64)])).rows.num_rows(), 3);
     let fault = fault(&rules, &each(numbers(4), &[("n", Kind::Int64)]));
-    assert_eq!(
-        (fault.whose, fault.retry, fault.kind),
-        (Whose::Tenant, Retry::Never, FaultKind::RuleLimit)
-    );
-    assert_eq!(
-        fault.message,
-        "a call asks for 4 evaluations, and rule_rows is 3"
-    );
-    assert_eq!(
-        (fault.file.as_deref(), fault.field.as_deref()),
-        (Some("rules/r.json"), Some("rule_rows"))
-    );
+    assert_eq!((fault.whose, fault.retry, fault.kind), (Whose::Tenant, Retry::Never, FaultKind::RuleLimit));
+    assert_eq!(fault.message, "a call asks for 4 evaluations, and rule_rows is 3");
+    assert_eq!((fault.file.as_deref(), fault.field.as_deref()), (Some("rules/r.json"), Some("rule_rows")));
     assert!(fault.fix.is_some());
 }
 
 #[test]
 fn rule_rows_bounds_the_rows_of_an_answer() {
-    let mut ruleset = one(&graph(&[function(
-        "function handler(i) { return { list: new Array(i.len || 0).fill({ k: 1 }) } }",
-    )]));
+    let mut ruleset =
+        one(&graph(&[function("function handler(i) { return { list: new Array(i.len || 0).fill({ k: 1 }) } }")]));
     ruleset.limits.rule_rows = 3;
     let rules = load(&ruleset);
     let call = |len: i64| RuleCall {
@@ -55,10 +40,7 @@ fn rule_rows_bounds_the_rows_of_an_answer() {
     };
     assert_eq!(ask_rule(&rules, &call(3)).rows.num_rows(), 3);
     let fault = fault(&rules, &call(4));
-    assert_eq!(
-        (fault.kind, fault.field.as_deref()),
-        (FaultKind::RuleLimit, Some("rule_rows"))
-    );
+    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::RuleLimit, Some("rule_rows")));
 }
 
 #[test]
@@ -68,93 +50,59 @@ fn a_function_node_that_does_not_end_is_the_tenants_fault_and_the_next_call_is_a
     )]));
     ruleset.limits.rule_time = Span::secs(5);
     let rules = load(&ruleset);
-    assert_eq!(
-        ask_rule(&rules, &each(numbers(1), &[("n", Kind::Int64)]))
-            .rows
-            .num_rows(),
-        1
-    );
+    assert_eq!(ask_rule(&rules, &each(numbers(1), &[("n", Kind::Int64)])).rows.num_rows(), 1);
     let fault = fault(&rules, &each(numbers(2), &[("n", Kind::Int64)]));
-    assert_eq!(
-        (fault.kind, fault.field.as_deref()),
-        (FaultKind::RuleLimit, Some("rule_time"))
-    );
+    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::RuleLimit, Some("rule_time")));
     // A machine that is too busy to give it CPU is not the tenant's fault.
     let message = &fault.message;
     match (fault.whose, fault.retry) {
-        (Whose::Tenant, Retry::Never) => assert_eq!(
-            message,
-            "Fn: a function node ran for longer than 500ms, a limit of the engine"
-        ),
+        (Whose::Tenant, Retry::Never) => {
+            assert_eq!(message, "Fn: a function node ran for longer than 500ms, a limit of the engine")
+        }
         (Whose::Host, Retry::Later) => {
             assert!(message.ends_with("the machine is too busy"), "{message}");
         }
         other => panic!("{other:?}: {message}"),
     }
-    assert_eq!(
-        ask_rule(&rules, &each(numbers(1), &[("n", Kind::Int64)]))
-            .rows
-            .num_rows(),
-        1
-    );
+    assert_eq!(ask_rule(&rules, &each(numbers(1), &[("n", Kind::Int64)])).rows.num_rows(), 1);
 }
 
 /// Spends some CPU.
-const BUSY: &str =
-    "function handler(i) { let x = 0; for (let k = 0; k < 3e5; k++) x += k % 7; return { x } }";
+const BUSY: &str = "function handler(i) { let x = 0; for (let k = 0; k < 3e5; k++) x += k % 7; return { x } }";
 
 #[test]
 fn rule_time_bounds_the_cpu_of_an_evaluation() {
     let mut ruleset = one(&graph(&[function(BUSY)]));
     ruleset.limits.rule_time = Span::secs(20);
-    assert_eq!(
-        whole(&load(&ruleset), &RuleCall::default()),
-        json!({"x": 899_997})
-    );
+    assert_eq!(whole(&load(&ruleset), &RuleCall::default()), json!({"x": 899_997}));
     ruleset.limits.rule_time = Span::millis(1);
     // Salted, so that the result of the first is not remembered.
-    let call = RuleCall {
-        values: vec![("salt".to_owned(), weir_model::Scalar::Int64(1))],
-        ..want(&[("x", Kind::Int64)])
-    };
+    let call =
+        RuleCall { values: vec![("salt".to_owned(), weir_model::Scalar::Int64(1))], ..want(&[("x", Kind::Int64)]) };
     let fault = fault(&load(&ruleset), &call);
     assert_eq!(
         (fault.whose, fault.kind, fault.field.as_deref()),
         (Whose::Tenant, FaultKind::RuleLimit, Some("rule_time"))
     );
-    assert!(
-        fault.message.ends_with("of CPU, and rule_time is 1ms"),
-        "{}",
-        fault.message
-    );
+    assert!(fault.message.ends_with("of CPU, and rule_time is 1ms"), "{}", fault.message);
 }
 
 #[test]
 fn rule_time_holds_over_many_function_nodes() {
-    let inner = graph(&[function(
-        "function handler(i) { let x = 0; for (let k = 0; k < 3e5; k++) x += k; return { x } }",
-    )])
-    .to_string();
+    let inner =
+        graph(&[function("function handler(i) { let x = 0; for (let k = 0; k < 3e5; k++) x += k; return { x } }")])
+            .to_string();
     let mut node = ask("inner");
     node["content"]["executionMode"] = json!("loop");
     node["content"]["inputField"] = json!("map([0..999], {n: #})");
     node["content"]["outputPath"] = json!("all");
-    let mut ruleset = ruleset(&[
-        ("rules/r.json", &graph(&[node]).to_string()),
-        ("rules/inner.json", &inner),
-    ]);
+    let mut ruleset = ruleset(&[("rules/r.json", &graph(&[node]).to_string()), ("rules/inner.json", &inner)]);
     ruleset.limits.rule_time = Span::millis(30);
     let rules = load(&ruleset);
     let began = std::time::Instant::now();
     let fault = fault(&rules, &want(&[]));
-    assert_eq!(
-        (fault.kind, fault.field.as_deref()),
-        (FaultKind::RuleLimit, Some("rule_time"))
-    );
-    assert!(
-        began.elapsed() < std::time::Duration::from_secs(5),
-        "the nodes after the limit do not run"
-    );
+    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::RuleLimit, Some("rule_time")));
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "the nodes after the limit do not run");
 }
 
 #[test]
@@ -162,32 +110,19 @@ fn a_call_that_takes_longer_than_deadline_is_the_hosts_fault() {
     let mut ruleset = one(&graph(&[function(BUSY)]));
     ruleset.limits.rule_time = Span::secs(20);
     ruleset.limits.deadline = Span::millis(1);
-    let fault = fault(
-        &load(&ruleset),
-        &each(numbers(1_000), &[("x", Kind::Int64)]),
-    );
-    assert_eq!(
-        (fault.whose, fault.kind),
-        (Whose::Host, FaultKind::Deadline)
-    );
+    let fault = fault(&load(&ruleset), &each(numbers(1_000), &[("x", Kind::Int64)]));
+    assert_eq!((fault.whose, fault.kind), (Whose::Host, FaultKind::Deadline));
 }
 
 #[test]
 fn an_endless_recursion_fails_its_evaluation_only() {
-    let rules = load(&one(&graph(&[function(
-        "function handler(i) { return handler(i) }",
-    )])));
-    assert_eq!(
-        failed(&rules, &RuleCall::default()),
-        "Fn: RangeError: Maximum call stack size exceeded (near line 1)"
-    );
+    let rules = load(&one(&graph(&[function("function handler(i) { return handler(i) }")])));
+    assert_eq!(failed(&rules, &RuleCall::default()), "Fn: RangeError: Maximum call stack size exceeded (near line 1)");
 }
 
 #[test]
 fn a_result_that_unfolds_without_end_fails_its_evaluation() {
-    let doubled: Vec<(String, String)> = (1..22)
-        .map(|i| (format!("a{i}"), format!("[a{0}, a{0}]", i - 1)))
-        .collect();
+    let doubled: Vec<(String, String)> = (1..22).map(|i| (format!("a{i}"), format!("[a{0}, a{0}]", i - 1))).collect();
     // Each node doubles what the one before it made, by reference.
     let nodes: Vec<_> = doubled
         .iter()
@@ -199,12 +134,6 @@ fn a_result_that_unfolds_without_end_fails_its_evaluation() {
         })
         .collect();
     let rules = load(&one(&graph(&nodes)));
-    let call = RuleCall {
-        values: vec![("a0".to_owned(), weir_model::Scalar::Int64(1))],
-        ..RuleCall::default()
-    };
-    assert_eq!(
-        failed(&rules, &call),
-        "the result holds more than 1000000 values"
-    );
+    let call = RuleCall { values: vec![("a0".to_owned(), weir_model::Scalar::Int64(1))], ..RuleCall::default() };
+    assert_eq!(failed(&rules, &call), "the result holds more than 1000000 values");
 }

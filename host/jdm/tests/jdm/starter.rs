@@ -16,28 +16,20 @@ fn folder(names: &[&str]) -> Vec<(String, String)> {
         .iter()
         .flat_map(|name| [format!("{name}.json"), format!("{name}.cases.json")])
         .map(|file| {
-            (
-                format!("rules/{file}"),
-                std::fs::read_to_string(format!("{folder}/{file}")).expect("a starter rule"),
-            )
+            (format!("rules/{file}"), std::fs::read_to_string(format!("{folder}/{file}")).expect("a starter rule"))
         })
         .collect()
 }
 
 fn network_cep() -> Arc<dyn weir_model::port::Rules> {
     let files = folder(&["1-1", "1-2"]);
-    let files: Vec<_> = files
-        .iter()
-        .map(|(path, text)| (path.as_str(), text.as_str()))
-        .collect();
+    let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     load(&ruleset(&files))
 }
 
 #[test]
 fn rule_1_1_answers_the_pattern_to_an_empty_input() {
-    let answer = network_cep()
-        .evaluate("1-1", &want(&[("pattern", Kind::Text)]), context())
-        .expect("an answer");
+    let answer = network_cep().evaluate("1-1", &want(&[("pattern", Kind::Text)]), context()).expect("an answer");
     assert_eq!(texts(&answer, 0), ["%sapDHCPLseStatePopulateErr%"]);
     assert_eq!(answer.rows.schema().field(0).name(), "pattern");
 }
@@ -46,29 +38,12 @@ fn rule_1_1_answers_the_pattern_to_an_empty_input() {
 fn rule_1_2_judges_a_row_at_a_time() {
     let counts = Arc::new(Int64Array::from(vec![Some(50), Some(10), Some(2), None]));
     let rows = RecordBatch::try_from_iter([("err_cnt", counts as _)]).expect("rows");
-    let call = each(
-        rows,
-        &[
-            ("should_alarm", Kind::Boolean),
-            ("severity", Kind::Text),
-            ("alarm_reason", Kind::Text),
-        ],
-    );
-    let answer = network_cep()
-        .evaluate("1-2", &call, context())
-        .expect("an answer");
+    let call = each(rows, &[("should_alarm", Kind::Boolean), ("severity", Kind::Text), ("alarm_reason", Kind::Text)]);
+    let answer = network_cep().evaluate("1-2", &call, context()).expect("an answer");
     let alarms: Vec<_> = answer.rows.column(0).as_boolean().iter().collect();
     assert_eq!(alarms, [Some(true), Some(true), Some(false), Some(false)]);
     assert_eq!(texts(&answer, 1), ["Critical", "Warning", "Info", "Info"]);
-    assert_eq!(
-        texts(&answer, 2),
-        [
-            "Threshold >= 50",
-            "Threshold >= 10",
-            "Below threshold",
-            "Below threshold"
-        ]
-    );
+    assert_eq!(texts(&answer, 2), ["Threshold >= 50", "Threshold >= 10", "Below threshold", "Below threshold"]);
     assert!(answer.failed.is_empty());
 }
 
@@ -93,31 +68,11 @@ function handler(input) {
 
 #[test]
 fn a_rule_like_2_gets_an_array_and_returns_rows_stamped_with_the_batch_time() {
-    let text = |values: &[&str]| {
-        Arc::new(arrow_array::StringArray::from(values.to_vec())) as arrow_array::ArrayRef
-    };
+    let text = |values: &[&str]| Arc::new(arrow_array::StringArray::from(values.to_vec())) as arrow_array::ArrayRef;
     let rows = RecordBatch::try_from_iter([
         ("router_ip", text(&["203.0.113.90"; 5])),
-        (
-            "local_device_name",
-            text(&[
-                "Router-A-1",
-                "Router-A-1",
-                "Router-A-2",
-                "Router-A-3",
-                "Router-A-3",
-            ]),
-        ),
-        (
-            "anomaly_flag",
-            text(&[
-                "high_anomaly",
-                "high_anomaly",
-                "high_anomaly",
-                "low_anomaly",
-                "low_anomaly",
-            ]),
-        ),
+        ("local_device_name", text(&["Router-A-1", "Router-A-1", "Router-A-2", "Router-A-3", "Router-A-3"])),
+        ("anomaly_flag", text(&["high_anomaly", "high_anomaly", "high_anomaly", "low_anomaly", "low_anomaly"])),
     ])
     .expect("rows");
     let rules = load(&one(&graph(&[function(RULE_2)])));
@@ -133,30 +88,13 @@ fn a_rule_like_2_gets_an_array_and_returns_rows_stamped_with_the_batch_time() {
     };
     let answer = ask_rule(&rules, &call);
     assert_eq!(texts(&answer, 1), ["Router-A-1", "Router-A-3"]);
-    let counts = |column: usize| {
-        answer
-            .rows
-            .column(column)
-            .as_primitive::<Int64Type>()
-            .values()
-            .to_vec()
-    };
+    let counts = |column: usize| answer.rows.column(column).as_primitive::<Int64Type>().values().to_vec();
     assert_eq!((counts(2), counts(3)), (vec![2, 0], vec![0, 2]));
-    let stamps = answer
-        .rows
-        .column(0)
-        .as_primitive::<arrow_array::types::TimestampMicrosecondType>();
+    let stamps = answer.rows.column(0).as_primitive::<arrow_array::types::TimestampMicrosecondType>();
     assert!(stamps.iter().all(|at| at == Some(context().time.micros())));
 
-    let none = RuleCall {
-        rows: Vec::new(),
-        ..call
-    };
-    assert_eq!(
-        ask_rule(&rules, &none).rows.num_rows(),
-        0,
-        "no rows, no alarms"
-    );
+    let none = RuleCall { rows: Vec::new(), ..call };
+    assert_eq!(ask_rule(&rules, &none).rows.num_rows(), 0, "no rows, no alarms");
 }
 
 #[test]
@@ -165,12 +103,7 @@ fn names_come_with_the_digests_of_their_files() {
     let names: Vec<String> = rules.names().keys().map(ToString::to_string).collect();
     assert_eq!(names, ["1-1", "1-2"]);
     let files = folder(&["1-1"]);
-    assert_eq!(
-        rules.names()["1-1"],
-        weir_model::Digest::of(files[0].1.as_bytes())
-    );
-    let unknown = rules
-        .evaluate("9-9", &RuleCall::default(), context())
-        .expect_err("not there");
+    assert_eq!(rules.names()["1-1"], weir_model::Digest::of(files[0].1.as_bytes()));
+    let unknown = rules.evaluate("9-9", &RuleCall::default(), context()).expect_err("not there");
     assert_eq!(unknown, weir_model::DataError::Undeclared.into());
 }

@@ -9,39 +9,28 @@ use serde_json::{Value, json};
 use weir_jdm::{Jdm, JdmConfig};
 use weir_model::port::{RuleAnswer, RuleCall, RuleContext, RuleEngine, Rules};
 use weir_model::ruleset::{FileEntry, FunctionGrant};
-use weir_model::{
-    CallError, DataError, Digest, Fault, Kind, Limits, Problem, Ruleset, TenantConfig,
-};
+use weir_model::{CallError, DataError, Digest, Fault, Kind, Limits, Problem, Ruleset, TenantConfig};
 
 /// T of the tests, and its text.
 pub const T: &str = "2026-01-31T12:00:00.250Z";
 
 /// One thread, for all tests: a pool that could wait for itself would show.
-pub static JDM: LazyLock<Arc<Jdm>> =
-    LazyLock::new(|| Jdm::new(JdmConfig { threads: 1 }).expect("a pool"));
+pub static JDM: LazyLock<Arc<Jdm>> = LazyLock::new(|| Jdm::new(JdmConfig { threads: 1 }).expect("a pool"));
 
 /// A ruleset with these files, in which every file of `rules/` without `.cases` is a rule of its name.
 pub fn ruleset(files: &[(&str, &str)]) -> Ruleset {
-    let content: BTreeMap<String, Arc<[u8]>> = files
-        .iter()
-        .map(|(path, text)| ((*path).to_owned(), text.as_bytes().into()))
-        .collect();
+    let content: BTreeMap<String, Arc<[u8]>> =
+        files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().into())).collect();
     let listing: BTreeMap<String, FileEntry> = content
         .iter()
         .map(|(path, bytes)| {
-            let entry = FileEntry {
-                digest: Digest::of(bytes),
-                size: bytes.len() as u64,
-            };
+            let entry = FileEntry { digest: Digest::of(bytes), size: bytes.len() as u64 };
             (path.clone(), entry)
         })
         .collect();
     let mut manifest = "plugin = \"plugins/none.wasm\"\ntrigger = \"once\"\n[rules]\n".to_owned();
     for path in content.keys().filter(|path| !path.ends_with(".cases.json")) {
-        let name = path
-            .trim_start_matches("rules/")
-            .trim_end_matches(".json")
-            .replace('/', "_");
+        let name = path.trim_start_matches("rules/").trim_end_matches(".json").replace('/', "_");
         manifest.push_str(&format!("\"{name}\" = \"{path}\"\n"));
     }
     let scenario = "acme/network".parse().expect("an id");
@@ -104,29 +93,19 @@ pub fn function(source: &str) -> Value {
 }
 
 pub fn expressions(list: &[(&str, &str)]) -> Value {
-    let list: Vec<Value> = list
-        .iter()
-        .map(|(key, value)| json!({"id": key, "key": key, "value": value}))
-        .collect();
+    let list: Vec<Value> = list.iter().map(|(key, value)| json!({"id": key, "key": key, "value": value})).collect();
     json!({"id": "e", "name": "Expr", "type": "expressionNode", "content": {"expressions": list}})
 }
 
 /// A decision table with hit policy first: input fields, output fields, rows of cells.
 pub fn table(inputs: &[&str], outputs: &[&str], rows: &[&[&str]]) -> Value {
     let column = |prefix: &str, field: &&str| json!({"id": format!("{prefix}-{field}"), "name": field, "field": field});
-    let ids: Vec<String> = inputs
-        .iter()
-        .map(|f| format!("i-{f}"))
-        .chain(outputs.iter().map(|f| format!("o-{f}")))
-        .collect();
+    let ids: Vec<String> =
+        inputs.iter().map(|f| format!("i-{f}")).chain(outputs.iter().map(|f| format!("o-{f}"))).collect();
     let rules: Vec<Value> = rows
         .iter()
         .map(|cells| {
-            ids.iter()
-                .zip(*cells)
-                .map(|(id, cell)| (id.clone(), json!(cell)))
-                .collect::<serde_json::Map<_, _>>()
-                .into()
+            ids.iter().zip(*cells).map(|(id, cell)| (id.clone(), json!(cell))).collect::<serde_json::Map<_, _>>().into()
         })
         .collect();
     json!({"id": "t", "name": "Table", "type": "decisionTableNode", "content": {
@@ -141,28 +120,16 @@ pub fn ask(key: &str) -> Value {
 }
 
 pub fn context() -> RuleContext {
-    RuleContext {
-        time: T.parse().expect("a time"),
-        seed: [7; 32],
-    }
+    RuleContext { time: T.parse().expect("a time"), seed: [7; 32] }
 }
 
 pub fn want(columns: &[(&str, Kind)]) -> RuleCall {
-    RuleCall {
-        want: columns
-            .iter()
-            .map(|(path, kind)| ((*path).to_owned(), *kind))
-            .collect(),
-        ..RuleCall::default()
-    }
+    RuleCall { want: columns.iter().map(|(path, kind)| ((*path).to_owned(), *kind)).collect(), ..RuleCall::default() }
 }
 
 /// One evaluation of rule `r` over a row each.
 pub fn each(rows: RecordBatch, columns: &[(&str, Kind)]) -> RuleCall {
-    RuleCall {
-        each: Some(rows),
-        ..want(columns)
-    }
+    RuleCall { each: Some(rows), ..want(columns) }
 }
 
 pub fn ask_rule(rules: &Arc<dyn Rules>, call: &RuleCall) -> RuleAnswer {
@@ -171,10 +138,7 @@ pub fn ask_rule(rules: &Arc<dyn Rules>, call: &RuleCall) -> RuleAnswer {
 
 /// The whole result of rule `r` for a call without rows.
 pub fn whole(rules: &Arc<dyn Rules>, call: &RuleCall) -> Value {
-    let call = RuleCall {
-        want: vec![(String::new(), Kind::Json)],
-        ..call.clone()
-    };
+    let call = RuleCall { want: vec![(String::new(), Kind::Json)], ..call.clone() };
     serde_json::from_str(&texts(&ask_rule(rules, &call), 0)[0]).expect("JSON")
 }
 
@@ -201,13 +165,5 @@ pub fn fault(rules: &Arc<dyn Rules>, call: &RuleCall) -> Fault {
 /// A column of texts; null is `-`.
 pub fn texts(answer: &RuleAnswer, column: usize) -> Vec<String> {
     let texts = answer.rows.column(column).as_string::<i32>();
-    (0..texts.len())
-        .map(|i| {
-            if texts.is_null(i) {
-                "-".to_owned()
-            } else {
-                texts.value(i).to_owned()
-            }
-        })
-        .collect()
+    (0..texts.len()).map(|i| if texts.is_null(i) { "-".to_owned() } else { texts.value(i).to_owned() }).collect()
 }
