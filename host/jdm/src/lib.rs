@@ -10,8 +10,8 @@
 //! * Memory of function nodes has no cap: the engine's JavaScript allocates in this process without one.
 //! * A function node is stopped after 500 ms, whatever `rule_time` says, but only where JavaScript itself runs: one call of a
 //!   builtin over a huge text or array (`'x'.repeat(2**28).split('')`) ends when it ends, and holds its thread until then.
-//!   Expressions are never stopped. `rule_time` is CPU time of one evaluation, held against it when it ends and before each
-//!   function node begins.
+//!   Expressions are never stopped. `rule_time` is CPU time of one evaluation, held against it when it ends; after ten times
+//!   that by the wall clock no further function node or asked rule begins.
 //! * Objects of more than 32 fields have no order inside the engine: expressions that list their names or values
 //!   (`keys`, `values`) see one of chance. Function nodes and answers get them sorted.
 //! * An expression that makes the text `now`, or the name of a time zone, at run time and reads it as a date gets the

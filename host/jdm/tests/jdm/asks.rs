@@ -133,6 +133,8 @@ fn rules_that_ask_rules_many_times_over_load_and_are_stopped() {
     let files = [("r", wide("a")), ("a", wide("b")), ("b", wide("c")), ("c", wide("d")), ("d", constant("1"))];
     let files: Vec<_> = files.iter().map(|(name, text)| (format!("rules/{name}.json"), text.as_str())).collect();
     let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-    let fault = fault(&load(&ruleset(&files)), &RuleCall::default());
+    let mut ruleset = ruleset(&files);
+    ruleset.limits.rule_time = weir_model::Span::millis(30);
+    let fault = fault(&load(&ruleset), &RuleCall::default());
     assert_eq!(fault.field.as_deref(), Some("rule_time"), "{fault}");
 }

@@ -51,25 +51,30 @@ fn a_function_node_that_does_not_end_is_the_tenants_fault_and_the_next_call_is_a
     ruleset.limits.rule_time = Span::secs(5);
     let rules = load(&ruleset);
     assert_eq!(ask_rule(&rules, &each(numbers(1), &[("n", Kind::Int64)])).rows.num_rows(), 1);
-    // A machine that is too busy to give it CPU is not the tenant's fault, and says so: ask again.
-    let call = each(numbers(2), &[("n", Kind::Int64)]);
-    let fault = (0..20).map(|_| fault(&rules, &call)).find(|fault| fault.whose == Whose::Tenant).expect("CPU at last");
-    assert_eq!(
-        (fault.whose, fault.kind, fault.field.as_deref()),
-        (Whose::Tenant, FaultKind::RuleLimit, Some("rule_time"))
-    );
-    assert_eq!(fault.message, "Fn: a function node ran for longer than 500ms, a limit of the engine");
+    let fault = fault(&rules, &each(numbers(2), &[("n", Kind::Int64)]));
+    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::RuleLimit, Some("rule_time")));
+    // A machine that is too busy to give it CPU is not the tenant's fault.
+    let message = &fault.message;
+    match (fault.whose, fault.retry) {
+        (Whose::Tenant, Retry::Never) => {
+            assert_eq!(message, "Fn: a function node ran for longer than 500ms, a limit of the engine")
+        }
+        (Whose::Host, Retry::Later) => {
+            assert!(message.ends_with("the machine is too busy"), "{message}");
+        }
+        other => panic!("{other:?}: {message}"),
+    }
     assert_eq!(ask_rule(&rules, &each(numbers(1), &[("n", Kind::Int64)])).rows.num_rows(), 1);
 }
 
 /// Spends some CPU.
-const BUSY: &str = "function handler(i) { let x = 0; for (let k = 0; k < 3e6; k++) x += k % 7; return { x } }";
+const BUSY: &str = "function handler(i) { let x = 0; for (let k = 0; k < 3e5; k++) x += k % 7; return { x } }";
 
 #[test]
 fn rule_time_bounds_the_cpu_of_an_evaluation() {
     let mut ruleset = one(&graph(&[function(BUSY)]));
     ruleset.limits.rule_time = Span::secs(20);
-    assert_eq!(whole(&load(&ruleset), &RuleCall::default()), json!({"x": 8_999_994}));
+    assert_eq!(whole(&load(&ruleset), &RuleCall::default()), json!({"x": 899_997}));
     ruleset.limits.rule_time = Span::millis(1);
     // Salted, so that the result of the first is not remembered.
     let call =
@@ -92,11 +97,12 @@ fn rule_time_holds_over_many_function_nodes() {
     node["content"]["inputField"] = json!("map([0..999], {n: #})");
     node["content"]["outputPath"] = json!("all");
     let mut ruleset = ruleset(&[("rules/r.json", &graph(&[node]).to_string()), ("rules/inner.json", &inner)]);
-    ruleset.limits.rule_time = Span::millis(300);
+    ruleset.limits.rule_time = Span::millis(30);
+    let rules = load(&ruleset);
     let began = std::time::Instant::now();
-    let fault = fault(&load(&ruleset), &want(&[]));
+    let fault = fault(&rules, &want(&[]));
     assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::RuleLimit, Some("rule_time")));
-    assert!(began.elapsed() < std::time::Duration::from_secs(8), "the nodes after the limit do not run");
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "the nodes after the limit do not run");
 }
 
 #[test]
