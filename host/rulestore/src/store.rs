@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weir_model::port::{Admission, History, Prepared, RuleStore, ScenarioView, StreamView};
@@ -33,9 +34,13 @@ pub struct StoreConfig {
     pub defaults: Limits,
 }
 
+/// How long a store that is dropped waits for its threads.
+const STOP_WAIT: Duration = Duration::from_secs(10);
+
 /// A rule store in a folder.
 pub struct FolderStore {
     inner: Arc<Inner>,
+    threads: Vec<JoinHandle<()>>,
     _watcher: Option<notify::RecommendedWatcher>,
 }
 
@@ -132,13 +137,15 @@ impl FolderStore {
             }
         });
         let look: fn(&Inner) = Inner::look_loop;
+        let mut threads = Vec::new();
         for (name, body) in [("rulestore-look", look), ("rulestore-admit", Inner::admit_loop)] {
             let inner = Arc::clone(&inner);
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&inner)).map_err(|e| {
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&inner)).map_err(|e| {
                 Fault::host(FaultKind::Internal, format_args!("the thread {name} cannot be started: {e}"))
             })?;
+            threads.push(thread);
         }
-        Ok(Arc::new(Self { inner, _watcher: watcher }))
+        Ok(Arc::new(Self { inner, threads, _watcher: watcher }))
     }
 
     /// Waits until every look asked for so far is done and nothing is being made ready any more. False when that takes
@@ -169,6 +176,12 @@ impl Drop for FolderStore {
     fn drop(&mut self) {
         lock(&self.inner.work).stop = true;
         self.inner.signal.notify_all();
+        // The threads hold what the admission holds, the ledger among it: who opens the data folder next must find it
+        // free. One that compiles is not waited for to its end.
+        let until = Instant::now() + STOP_WAIT;
+        while self.threads.iter().any(|t| !t.is_finished()) && Instant::now() < until {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
     }
 }
 
