@@ -25,8 +25,9 @@ fn an_operator_looks_asks_replays_and_sees_what_was_refused() {
     let mut host = site.run();
     let address = host.address();
     site.batch_after(1);
-
-    let s1 = site.s1();
+    let s1 = until("the sinks have drained", || {
+        Some(site.s1()).filter(|s1| s1["sinks"].as_array().unwrap().iter().all(|s| s["drained_to"].is_u64()))
+    });
     assert_eq!(
         (&s1["tenant"], &s1["scenario"], &s1["state"]),
         (&"netops".into(), &"s1-syslog".into(), &"running".into())
@@ -94,6 +95,8 @@ fn an_operator_looks_asks_replays_and_sees_what_was_refused() {
     assert_eq!(refused["ruleset"], s1["ruleset"]);
     site.batch_after(refused["last_batch"]["id"].as_u64().unwrap());
     assert!(all(&site.ask(&["status"])).contains("rules/1-2.json"));
+    let check = site.command(&["check", S1, "--store"]).arg(site.store()).output().unwrap();
+    assert!(check.status.code() == Some(1) && all(&check).contains("rules/1-2.json"), "{}", all(&check));
     site.edit(RULE, "nodes:", "\"nodes\":");
 
     assert_eq!(host.stop().code(), Some(0), "{}", site.told());
