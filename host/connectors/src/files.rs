@@ -92,11 +92,11 @@ impl Source for Files {
             return Ok(Some(chunk));
         }
         for file in self.folder.settled(now, &self.manifest)? {
-            if self.manifest.take(&file)? {
-                if let Some(chunk) = self.next_chunk(limit)? {
-                    self.at_end = false;
-                    return Ok(Some(chunk));
-                }
+            if self.manifest.take(&file)?
+                && let Some(chunk) = self.next_chunk(limit)?
+            {
+                self.at_end = false;
+                return Ok(Some(chunk));
             }
         }
         self.at_end = true;

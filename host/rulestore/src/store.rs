@@ -140,9 +140,10 @@ impl FolderStore {
         let mut threads = Vec::new();
         for (name, body) in [("rulestore-look", look), ("rulestore-admit", Inner::admit_loop)] {
             let inner = Arc::clone(&inner);
-            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&inner)).map_err(|e| {
-                Fault::host(FaultKind::Internal, format_args!("the thread {name} cannot be started: {e}"))
-            })?;
+            let thread =
+                std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&inner)).map_err(|e| {
+                    Fault::host(FaultKind::Internal, format_args!("the thread {name} cannot be started: {e}"))
+                })?;
             threads.push(thread);
         }
         Ok(Arc::new(Self { inner, threads, _watcher: watcher }))

@@ -11,6 +11,8 @@ use weir::exit::Exit;
 use weir::print::Out;
 use weir::wiring::Wired;
 
+// Only main ends the process.
+#[allow(clippy::disallowed_methods)]
 fn main() {
     // Two providers are in the dependency tree, so one has to be named. It fails only when one is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

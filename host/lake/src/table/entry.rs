@@ -54,6 +54,7 @@ pub(crate) fn encode(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Opti
 /// The log entry of an append: the file, and how far each app is.
 pub(crate) fn entry(file: Option<&RowFile>, apps: &[(String, i64)]) -> Result<Vec<u8>, Fault> {
     // A file's modification time is what the log's readers expect; nothing of a batch depends on it.
+    #[allow(clippy::disallowed_methods)]
     let now = chrono::Utc::now().timestamp_millis();
     let add = file.map(|file| {
         Action::Add(Add {

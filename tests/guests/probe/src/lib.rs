@@ -1,6 +1,9 @@
 //! One component with many behaviours, for the host's tests: its configuration says what it does. `tests/guests/README.md`
 //! lists them.
 
+// A guest's job here is to do what a host forbids; its clocks are the sandbox's.
+#![allow(clippy::disallowed_methods)]
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::hint::black_box;

@@ -102,11 +102,6 @@ impl Example {
         assert!(text.contains(from), "{file} does not contain {from}");
         std::fs::write(path, text.replace(from, to)).unwrap();
     }
-    pub fn write(&self, file: &str, bytes: &[u8]) {
-        let path = self.store().join(file);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, bytes).unwrap();
-    }
     pub fn config(&self) -> Config {
         let overrides = Overrides { store: Some(self.store()), data: Some(self.data()), ..Overrides::default() };
         Config::load(&overrides, Need::Run).unwrap()
