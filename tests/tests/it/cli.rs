@@ -95,7 +95,7 @@ fn an_operator_looks_asks_replays_and_sees_what_was_refused() {
     assert_eq!(refused["ruleset"], s1["ruleset"]);
     site.batch_after(refused["last_batch"]["id"].as_u64().unwrap());
     assert!(all(&site.ask(&["status"])).contains("rules/1-2.json"));
-    let check = site.command(&["check", S1, "--store"]).arg(site.store()).output().unwrap();
+    let check = site.command(&["check", S1]).arg("--store").arg(site.store()).output().unwrap();
     assert!(check.status.code() == Some(1) && all(&check).contains("rules/1-2.json"), "{}", all(&check));
     site.edit(RULE, "nodes:", "\"nodes\":");
 
