@@ -4,7 +4,10 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod architecture;
+mod cli;
+mod disk;
 mod faults;
+mod kill;
 mod protocol;
 mod s1;
 mod support;

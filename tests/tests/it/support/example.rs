@@ -29,7 +29,8 @@ pub fn guest(file: &str) -> PathBuf {
     path
 }
 
-fn copy_tree(from: &Path, to: &Path) {
+/// Copies a folder with all that is in it.
+pub fn copy_tree(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

@@ -1,5 +1,6 @@
 //! What the tests share.
 
+pub mod binary;
 pub mod engines;
 pub mod example;
 pub mod fakes;
