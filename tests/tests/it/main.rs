@@ -5,6 +5,8 @@
 
 mod architecture;
 mod faults;
+mod limits;
 mod protocol;
+mod rejected;
 mod s1;
 mod support;
