@@ -10,3 +10,4 @@ mod protocol;
 mod rejected;
 mod s1;
 mod support;
+mod swaps;
