@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use s1_syslog::S1Syslog;
+use weir_model::FaultPoints;
 use weir_model::batch::Plan;
 use weir_model::port::{Ledger, PollLimit, Prepared, RuleStore};
 use weir_model::{Clock, NoFaults, RunKey, StreamId};
 use weir_pipeline::batch::{self, Executed, Streams};
 use weir_pipeline::decide::tick::Due;
 use weir_pipeline::scenario::Step;
-use weir_model::FaultPoints;
 
 use crate::Effort;
 use crate::native::Native;

@@ -193,11 +193,8 @@ impl backend::Batch for Batch {
     }
     fn query(&self, call: backend::QueryCall<'_>) -> Result<FrameHandle, Fault> {
         listed(&self.described.description.queries, call.name)?;
-        let rows = self.answer(self.host.query(
-            call.name,
-            &convert::values(call.values),
-            &frame::bound(&call.rows)?,
-        ))?;
+        let rows =
+            self.answer(self.host.query(call.name, &convert::values(call.values), &frame::bound(&call.rows)?))?;
         Ok(self.frame(rows, next_source(&self.made, "query", call.name)))
     }
     fn rule(&self, call: backend::RuleCall<'_>) -> Result<(FrameHandle, Vec<RowFault>), Fault> {

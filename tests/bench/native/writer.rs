@@ -114,7 +114,9 @@ impl backend::Writer for Writer {
         self.put(column, |kind| built(kind, values, validity))
     }
     fn fill(&mut self, values: Vec<Named>, rows: u32) -> Result<(), Fault> {
-        values.into_iter().try_for_each(|named| self.put(&named.name, |kind| constant(kind, named.value, rows as usize)))
+        values
+            .into_iter()
+            .try_for_each(|named| self.put(&named.name, |kind| constant(kind, named.value, rows as usize)))
     }
     fn copy(&mut self, column: &str, source: &FrameHandle, col: u32) -> Result<(), Fault> {
         let rows = frame::rows_of(source)?;
