@@ -14,7 +14,7 @@ mod support;
 
 /// The guest of the tests, compiled for this machine. Its folder lies inside of a member of this workspace, so it cannot
 /// be a dependency of it.
-#[allow(dead_code, reason = "one behaviour of many is measured")]
+#[allow(dead_code, clippy::disallowed_methods, reason = "one behaviour of many is measured, none of the bad ones")]
 #[path = "../guests/probe/src/lib.rs"]
 mod probe;
 
