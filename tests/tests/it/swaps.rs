@@ -119,7 +119,6 @@ fn a_thousand_rules_and_twenty_plugins_are_swapped_while_batches_run() {
     // In memory: that syncs are there is another test's subject.
     let mut example = Example::new_in(tempfile::TempDir::new_in("/dev/shm").unwrap());
     example.settings = "[rule_store]\nsettle = \"0s\"\n";
-    std::fs::remove_file(example.store().join("netops/s1-syslog/rules/1-2.cases.json")).unwrap();
     let live = example.open();
     assert_eq!(example.batches(&live), 1);
     let rulesets = swap_while_batches_run(&example, &live);
