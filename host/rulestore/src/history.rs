@@ -262,37 +262,41 @@ impl Disk {
         write().map_err(|e| self.fault("be written", &e))
     }
 
-    /// Adds an event, unless it only repeats the last one.
+    /// Adds an event, unless it only repeats the last one. Only the last line is read: there may be thousands.
     pub(crate) fn note(&self, id: &ScenarioId, event: HistoryEntry) -> Result<(), Fault> {
-        let mut events = self.events(id);
-        if events
-            .last()
+        let text = fs::read_to_string(self.log_path(id)).unwrap_or_default();
+        let last = text.lines().rev().find_map(|line| serde_json::from_str::<HistoryEntry>(line).ok());
+        if last
             .is_some_and(|last| last.digest == event.digest && last.event == event.event && last.reason == event.reason)
         {
             return Ok(());
         }
-        let write = |events: &mut Vec<HistoryEntry>| -> io::Result<()> {
+        let write = || -> io::Result<()> {
             let path = self.log_path(id);
             if let Some(dir) = path.parent() {
                 fs::create_dir_all(dir)?;
             }
             let mut line = serde_json::to_vec(&event)?;
             line.push(b'\n');
-            if events.len() + 1 >= 2 * EVENTS {
-                events.drain(..events.len() + 1 - EVENTS);
+            let lines = text.lines().count();
+            if lines + 1 >= 2 * EVENTS {
                 let mut all = Vec::new();
-                for old in events.iter() {
-                    serde_json::to_writer(&mut all, old)?;
+                for old in text.lines().skip(lines + 1 - EVENTS) {
+                    all.extend_from_slice(old.as_bytes());
                     all.push(b'\n');
                 }
                 all.extend_from_slice(&line);
                 return replace(&path, &all);
             }
+            if !text.is_empty() && !text.ends_with('\n') {
+                // A crash cut the last line short: this one must not become a part of it.
+                line.insert(0, b'\n');
+            }
             let mut file = fs::OpenOptions::new().create(true).append(true).open(&path)?;
             file.write_all(&line)?;
             file.sync_data()
         };
-        write(&mut events).map_err(|e| self.fault("be written", &e))
+        write().map_err(|e| self.fault("be written", &e))
     }
 
     /// What happened, oldest first. A line that a crash cut short is left out.
@@ -431,4 +435,35 @@ fn synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(n: usize) -> HistoryEntry {
+        let digest = Digest::of(&n.to_le_bytes());
+        HistoryEntry { digest, time: Time::EPOCH, event: "active".into(), reason: n.to_string() }
+    }
+
+    #[test]
+    fn events_are_kept_once_cut_to_the_newest_and_not_lost_behind_a_torn_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk::open(folder.path()).unwrap();
+        let id: ScenarioId = "t/s".parse().unwrap();
+        for n in [1, 2, 2] {
+            disk.note(&id, event(n)).unwrap();
+        }
+        assert_eq!(disk.events(&id), [event(1), event(2)]);
+        let text = fs::read(disk.log_path(&id)).unwrap();
+        fs::write(disk.log_path(&id), &text[..text.len() - 9]).unwrap();
+        disk.note(&id, event(3)).unwrap();
+        assert_eq!(disk.events(&id), [event(1), event(3)]);
+
+        let lines: Vec<_> = (0..2 * EVENTS - 1).map(|n| serde_json::to_string(&event(n)).unwrap() + "\n").collect();
+        fs::write(disk.log_path(&id), lines.concat()).unwrap();
+        disk.note(&id, event(2 * EVENTS)).unwrap();
+        let kept = disk.events(&id);
+        assert_eq!((kept.len(), &kept[0], &kept[EVENTS - 1]), (EVENTS, &event(EVENTS), &event(2 * EVENTS)));
+    }
 }
