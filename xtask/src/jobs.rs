@@ -53,7 +53,7 @@ pub fn bench(paths: &Paths, arguments: &[String]) -> Outcome {
     let tools = setup::all(paths)?;
     build_guests(paths, &tools)?;
     run(with_tools(cargo(paths), paths, &tools)
-        .args(["run", "--release", "--package", "weir-tests", "--bin", "bench", "--"])
+        .args(["run", "--release", "--package", "weir-tests", "--features", "bench", "--bin", "bench", "--"])
         .args(arguments))
 }
 

@@ -57,12 +57,14 @@ fn of_schema(error: &SchemaError) -> Refusal {
         SchemaError::FieldNotFound { field, valid_fields } => {
             let names: Vec<&str> = valid_fields.iter().map(|c| c.name.as_str()).collect();
             let near = names.iter().find(|n| n.eq_ignore_ascii_case(&field.name) && **n != field.name);
-            let fix = near.map_or(String::new(), |n| {
-                format!("write it as \"{n}\", with the quotes: names without quotes are read as lower case")
-            });
             let mut listed = names.clone();
             listed.sort_unstable();
             listed.dedup();
+            let fix = match near {
+                Some(n) => format!("write it as \"{n}\", with the quotes: names without quotes are read as lower case"),
+                None if listed.is_empty() => "read it from a table that has it".to_owned(),
+                None => "write one of these, or add the column where the table is defined".to_owned(),
+            };
             let message = if listed.is_empty() {
                 format!("there is no column {}", field.name)
             } else {

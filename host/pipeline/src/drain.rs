@@ -9,11 +9,12 @@ use weir_model::{BatchId, Fault, FaultKind, Name, SinkId};
 
 use crate::engines::Engines;
 
-/// One sink of one run. `drain` is called by one caller at a time.
+/// One sink of one run.
 pub struct Drain {
     /// Its identity.
     pub sink: SinkId,
     max_bytes: usize,
+    gate: Mutex<()>,
     fault: Mutex<Option<Fault>>,
     /// Tables whose identity and position were compared with the cursor since this sink was opened.
     checked: Mutex<BTreeMap<Name, Arc<dyn Table>>>,
@@ -31,11 +32,12 @@ pub enum Drained {
 impl Drain {
     /// Opens a sink. `max_bytes` bounds what is put into one transaction.
     pub fn new(sink: SinkId, max_bytes: usize) -> Self {
-        Self { sink, max_bytes, fault: Mutex::new(None), checked: Mutex::new(BTreeMap::new()) }
+        Self { sink, max_bytes, gate: Mutex::new(()), fault: Mutex::new(None), checked: Mutex::new(BTreeMap::new()) }
     }
 
     /// Drains once: the outputs that wait, bounded in bytes, to one table in one transaction. Blocks.
     pub fn drain(&self, engines: &Engines) -> Result<Drained, Fault> {
+        let _one_at_a_time = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         let result = self.drain_inner(engines).map_err(|f| f.at(Stage::Sink));
         if result.is_err() {
             // After an error nothing is known: compare again before the next append.

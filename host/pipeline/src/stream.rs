@@ -35,6 +35,8 @@ pub struct Stream {
     pub window: Window,
     meta: StreamMeta,
     inner: Mutex<Inner>,
+    /// One flush at a time: two would append the rows between their ends twice.
+    flushing: Mutex<()>,
     dead: AtomicU64,
     late: AtomicU64,
 }
@@ -116,7 +118,7 @@ impl Stream {
         let latest = cursor.max_time.clone();
         let inner = Inner { source, decode, latest, cursor, aside: Vec::new(), fault: None };
         let (dead, late) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { id, def, definition, window, meta, inner: Mutex::new(inner), dead, late })
+        Ok(Self { id, def, definition, window, meta, inner: Mutex::new(inner), flushing: Mutex::new(()), dead, late })
     }
 
     /// Reads once, bounded by `limit`, waiting up to `wait` for the first record. Blocks.
@@ -242,6 +244,7 @@ impl Stream {
     /// Appends what is not in the bronze table yet, dead letters first, notes it, and lets window and source drop what
     /// need not be kept. Blocks.
     pub fn flush(&self, engines: &Engines) -> Result<(), Fault> {
+        let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let upto = self.window.offsets();
         let (flushed, aside) = {
             let inner = self.lock();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tempfile::TempDir;
 use weir_model::batch::ALARM_EVENTS;
 use weir_model::faultpoint::POINTS;
 use weir_model::port::{AdHoc, BatchHost};
@@ -13,7 +12,7 @@ use weir_pipeline::host::{Host, Pace};
 use weir_pipeline::scenario::Step;
 
 use crate::support::engines::{Opened, open};
-use crate::support::fakes::{CountingSources, OneScenario, Seeded, call, detection, fake, name};
+use crate::support::fakes::{CountingSources, OneScenario, Seeded, call, detection, fake, name, quick_folder};
 
 const MINUTES: u64 = 8;
 
@@ -54,7 +53,7 @@ struct Ran {
 }
 
 fn run(runtime: &tokio::runtime::Handle, seed: Option<u64>) -> Ran {
-    let dir = TempDir::new().unwrap();
+    let dir = quick_folder();
     let clock = VirtualClock::new(Time(30_000_000));
     let seeded = seed.map(|seed| Seeded::new(seed, 23, 6));
     let faults: Arc<dyn FaultPoints> = match &seeded {

@@ -15,7 +15,9 @@ use weir_model::{BatchId, Clock, Fault, FaultKind, FaultPoints, NoFaults, RunKey
 use weir_pipeline::scenario::Step;
 
 use crate::support::engines::{Opened, open};
-use crate::support::fakes::{CountingSources, FakeDetector, OneScenario, Seeded, call, detection, fake, name, summing};
+use crate::support::fakes::{
+    CountingSources, FakeDetector, OneScenario, Seeded, call, detection, fake, name, quick_folder, summing,
+};
 
 struct World {
     dir: TempDir,
@@ -28,7 +30,7 @@ struct World {
 impl World {
     fn new(manifest: &str, detector: Arc<FakeDetector>) -> Self {
         Self {
-            dir: TempDir::new().unwrap(),
+            dir: quick_folder(),
             clock: VirtualClock::new(Time(90_000_000)),
             runtime: Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap(),
             store: OneScenario::new(manifest, detector),

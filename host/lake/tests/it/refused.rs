@@ -11,7 +11,7 @@ fn each_refused_query_says_why_and_where() {
         (
             "SELECT router_hots FROM s1_router_syslog_events",
             "q.sql: router_hots: there is no column router_hots; the columns are _offset, _partition, collected_at, \
-             router_host, router_ip, syslog_message",
+             router_host, router_ip, syslog_message; write one of these, or add the column where the table is defined",
         ),
         (
             "SELECT 1 FROM syslog",

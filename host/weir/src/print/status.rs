@@ -100,7 +100,8 @@ fn notice(what: &str, notice: &Notice) -> String {
         n => format!(" (and {})", count(n as u64 - 1, "more problem")),
     };
     let fix = notice.problems.first().map_or("", |p| p.fix.as_str());
-    let fix = if fix.is_empty() { String::new() } else { format!("; {fix}") };
+    // The store puts the fix into the reason; another host's notice may not.
+    let fix = if fix.is_empty() || notice.reason.contains(fix) { String::new() } else { format!("; {fix}") };
     format!("{what} since {}: {}: {}{fix}{more}", notice.since, notice.file, notice.reason)
 }
 

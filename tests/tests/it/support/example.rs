@@ -62,6 +62,8 @@ pub struct Example {
     pub dir: TempDir,
     pub clock: VirtualClock,
     pub runtime: Runtime,
+    /// The text of a settings file, in place of the host's defaults.
+    pub settings: &'static str,
 }
 
 /// A host that was opened on it.
@@ -73,8 +75,13 @@ pub struct Live {
 impl Example {
     /// At 2026-01-31T12:00:30Z, with a trigger of a minute, as the spec has it.
     pub fn new() -> Self {
+        Self::new_in(TempDir::new().unwrap())
+    }
+    /// The same in a folder that is given.
+    pub fn new_in(dir: TempDir) -> Self {
         let example = Self {
-            dir: TempDir::new().unwrap(),
+            dir,
+            settings: "",
             clock: VirtualClock::new("2026-01-31T12:00:30Z".parse::<Time>().unwrap()),
             runtime: Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(),
         };
@@ -102,8 +109,16 @@ impl Example {
         assert!(text.contains(from), "{file} does not contain {from}");
         std::fs::write(path, text.replace(from, to)).unwrap();
     }
+    pub fn write(&self, file: &str, bytes: &[u8]) {
+        let path = self.store().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
     pub fn config(&self) -> Config {
-        let overrides = Overrides { store: Some(self.store()), data: Some(self.data()), ..Overrides::default() };
+        let file = self.dir.path().join("weir.toml");
+        std::fs::write(&file, self.settings).unwrap();
+        let overrides =
+            Overrides { file: Some(file), store: Some(self.store()), data: Some(self.data()), ..Overrides::default() };
         Config::load(&overrides, Need::Run).unwrap()
     }
     pub fn open(&self) -> Live {
@@ -124,11 +139,21 @@ impl Example {
     }
     /// Looks at the store, on a clock that moves a little, until the scenario is as wished.
     pub fn until(&self, live: &Live, what: &str, wished: impl Fn(&ScenarioView) -> bool) -> ScenarioView {
+        self.wait_for(live, &self.scenario(), what, wished)
+    }
+    /// The same for any scenario.
+    pub fn wait_for(
+        &self,
+        live: &Live,
+        id: &ScenarioId,
+        what: &str,
+        wished: impl Fn(&ScenarioView) -> bool,
+    ) -> ScenarioView {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             live.built.store.look(self.clock.now());
             assert!(live.built.store.wait(Duration::from_secs(60)), "the store does not come to rest");
-            let view = live.built.store.scenario(&self.scenario());
+            let view = live.built.store.scenario(id);
             if let Some(view) = view.as_ref().filter(|v| wished(v)) {
                 return view.clone();
             }

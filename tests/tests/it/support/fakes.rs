@@ -17,6 +17,13 @@ use weir_model::{
     Ruleset, Scalar, ScenarioId, StreamDef, StreamId, TenantConfig, Time,
 };
 
+/// A folder in memory where there is one: these tests sync thousands of times, and what they check is what is written in
+/// which order.
+pub fn quick_folder() -> tempfile::TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
+}
+
 pub fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }

@@ -1,0 +1,82 @@
+//! The benchmarks: `cargo xtask bench [-- SECTION ... --quick]`. Prints Markdown tables, and what misses its goal by how
+//! much. Both sides of a ratio are measured in the same run, in turns where that is possible.
+//!
+//! Sections: tick, batch, detect, instance, swap, ledger, delta. Without a name all are run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod call;
+mod delta;
+mod ledger;
+mod native;
+mod report;
+mod s1;
+mod support;
+
+/// The guest of the tests, compiled for this machine. Its folder lies inside of a member of this workspace, so it cannot
+/// be a dependency of it.
+#[allow(dead_code, clippy::disallowed_methods, reason = "one behaviour of many is measured, none of the bad ones")]
+#[path = "../guests/probe/src/lib.rs"]
+mod probe;
+
+use std::time::Instant;
+
+use report::Report;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    quick: bool,
+}
+
+impl Effort {
+    /// `full` rounds, or a tenth of them, at least five.
+    pub fn rounds(self, full: usize) -> usize {
+        if self.quick { (full / 10).max(5) } else { full }
+    }
+    /// The larger number unless it must be quick.
+    pub fn most(self, full: u64, quick: u64) -> u64 {
+        if self.quick { quick } else { full }
+    }
+}
+
+type Section = (&'static str, fn(&mut Report, Effort));
+
+const SECTIONS: [Section; 7] = [
+    ("tick", s1::tick),
+    ("batch", s1::batch),
+    ("detect", call::detect),
+    ("instance", call::instance),
+    ("swap", s1::swap),
+    ("ledger", ledger::run),
+    ("delta", delta::run),
+];
+
+fn main() {
+    let mut effort = Effort { quick: false };
+    let mut wanted = Vec::new();
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--quick" => effort.quick = true,
+            name if SECTIONS.iter().any(|(known, _)| *known == name) => wanted.push(argument),
+            other => {
+                let known: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
+                eprintln!("{other}: neither --quick nor one of the sections {}", known.join(", "));
+                // The process has done nothing that needs an end.
+                #[allow(clippy::disallowed_methods)]
+                std::process::exit(2);
+            }
+        }
+    }
+    if cfg!(debug_assertions) {
+        eprintln!("this is no release build: the figures mean nothing");
+    }
+    let mut report = Report::begin();
+    for (name, run) in SECTIONS {
+        if wanted.is_empty() || wanted.iter().any(|w| w == name) {
+            let started = Instant::now();
+            run(&mut report, effort);
+            eprintln!("{name}: {:.1} s", started.elapsed().as_secs_f64());
+        }
+    }
+    report.end();
+}
