@@ -67,6 +67,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use weir_model::{Fault, FaultKind, Retry};
 
@@ -106,7 +107,7 @@ impl Folder {
         let at = |e| io_fault("cannot lock the ledger", &e);
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(self.lock_file()).map_err(at)?;
-        match file.try_lock() {
+        match patiently(|| file.try_lock(), |answer| matches!(answer, Err(TryLockError::WouldBlock))) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
@@ -170,4 +171,20 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Makes names of a folder durable.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// How long a lock that is held is asked for again.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Asks again for a while. A lock belongs to the open file, and a child that this process (or the host before) has just
+/// forked has that file open until it executes its program: it holds what its parent has given up.
+pub(crate) fn patiently<T>(mut ask: impl FnMut() -> T, held: impl Fn(&T) -> bool) -> T {
+    let begun = Instant::now();
+    loop {
+        let answer = ask();
+        if !held(&answer) || begun.elapsed() > LOCK_PATIENCE {
+            return answer;
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use weir_model::{Fault, FaultPoints, Incarnation, Retry};
 
-use crate::format::Folder;
+use crate::format::{Folder, patiently};
 use crate::store::{Pinned, Store, disk_fault, io_fault, ledger_fault, store_fault};
 use crate::witness::Witness;
 use crate::{LedgerConfig, check, fsguard};
@@ -107,7 +107,8 @@ impl Core {
 }
 
 fn open_store(folder: &Folder, config: &LedgerConfig, generation: u64) -> Result<Store, Fault> {
-    Store::open(&folder.store(), config, generation).map_err(|e| match e {
+    let open = || Store::open(&folder.store(), config, generation);
+    patiently(open, |opened| matches!(opened, Err(fjall::Error::Locked))).map_err(|e| match e {
         fjall::Error::Locked => ledger_fault("another host holds the data folder"),
         e @ (fjall::Error::JournalRecovery(_) | fjall::Error::Unrecoverable | fjall::Error::InvalidVersion(_)) => {
             ledger_fault(format_args!("the store is damaged: {e:?}"))
