@@ -125,7 +125,10 @@ fn commits_go_on_while_much_is_taken_away() {
             ledger.forget(&big.scenario).expect("forgotten");
         });
         for n in 1..=20 {
-            ledger.commit(&commit(&small, n)).expect("committed");
+            let mut next = commit(&small, n);
+            // After the horizon: whenever retention comes, these stay.
+            next.plan.time = minute(100 + n);
+            ledger.commit(&next).expect("committed");
         }
         away.join().expect("no panic");
     });
