@@ -57,7 +57,7 @@ pub struct ScenarioStatus {
     pub rejected: Option<Notice>,
     /// Digest that an operator pinned.
     pub pinned: Option<Digest>,
-    /// Why it is parked.
+    /// Why it is parked, or why the batch that is due is tried again.
     pub fault: Option<Fault>,
     pub last_batch: Option<BatchStatus>,
     /// Grid times that were not run, since the scenario's first batch.

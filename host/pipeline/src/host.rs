@@ -66,6 +66,8 @@ pub struct Host {
     pub(crate) committed: tokio::sync::watch::Sender<u64>,
     pub(crate) stop: tokio::sync::watch::Sender<bool>,
     pub(crate) looked: AtomicBool,
+    /// The disk is below its floor, and that was said.
+    full: AtomicBool,
     pub(crate) live: AtomicBool,
 }
 
@@ -93,6 +95,7 @@ impl Host {
             committed,
             stop,
             looked: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             live: AtomicBool::new(false),
         })
     }
@@ -102,10 +105,13 @@ impl Host {
     pub fn reconcile(&self) -> Result<(), Fault> {
         if let Err(full) = self.room() {
             // What is active goes on; only what is new waits.
-            tracing::error!("{full}");
+            if !self.full.swap(true, Ordering::AcqRel) {
+                tracing::error!("{full}");
+            }
             self.looked.store(true, Ordering::Release);
             return Ok(());
         }
+        self.full.store(false, Ordering::Release);
         self.engines.store.look(self.engines.clock.now());
         self.reconcile_streams()?;
         for view in self.engines.store.scenarios() {

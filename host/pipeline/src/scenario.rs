@@ -38,6 +38,8 @@ struct Inner {
     loaded: bool,
     last: Option<BatchStatus>,
     parked: Option<Parked>,
+    /// Why the batch that is due is tried again.
+    trouble: Option<Fault>,
     ended: bool,
     /// A trigger that runs when the host starts has run.
     ran: bool,
@@ -51,8 +53,10 @@ pub struct Shown {
     pub head: Option<Arc<BatchRecord>>,
     /// The same with the time that its stages took, as far as it is known.
     pub last: Option<BatchStatus>,
-    /// Why it is parked.
-    pub parked: Option<Fault>,
+    /// Whether it is parked.
+    pub parked: bool,
+    /// Why it is parked, or why the batch that is due is tried again.
+    pub fault: Option<Fault>,
     /// It ended by `on_failure = "stop"`.
     pub ended: bool,
 }
@@ -100,6 +104,11 @@ impl Scenario {
             inner.clock = None;
         }
         let step = self.step_inner(&mut inner, engines, prepared, streams, limit);
+        match &step {
+            Ok(Step::Retry(fault)) => inner.trouble = Some(fault.clone()),
+            Ok(Step::Waiting(_)) | Err(_) => {}
+            Ok(_) => inner.trouble = None,
+        }
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(inner.shown());
         step
     }
@@ -210,7 +219,8 @@ impl Inner {
         Shown {
             head: self.head.clone(),
             last: self.last.clone(),
-            parked: self.parked.as_ref().map(|p| p.fault.clone()),
+            parked: self.parked.is_some(),
+            fault: self.parked.as_ref().map(|p| p.fault.clone()).or_else(|| self.trouble.clone()),
             ended: self.ended,
         }
     }

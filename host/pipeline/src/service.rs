@@ -27,6 +27,7 @@ impl Service for Host {
         let engines = &self.engines;
         let views = engines.store.scenarios();
         let sinks = engines.ledger.sinks()?;
+        let full = self.room().err();
         let mut scenarios = Vec::new();
         for view in views {
             let mut status = self.scenario_status(&view)?;
@@ -35,7 +36,12 @@ impl Service for Host {
                     sink: sink.output.clone(),
                     drained_to: cursor.as_ref().map(|c| c.drained_to),
                     behind: *behind,
-                    fault: self.parts().sinks.get(sink).and_then(|d| d.fault()),
+                    fault: self
+                        .parts()
+                        .sinks
+                        .get(sink)
+                        .and_then(|d| d.fault())
+                        .or_else(|| full.clone().filter(|_| *behind > 0)),
                 });
             }
             scenarios.push(status);
@@ -62,7 +68,10 @@ impl Service for Host {
                 dead_letters,
                 late_rows,
                 rejected: view.rejected,
-                fault: open.and_then(|s| s.fault()).or_else(|| self.parts().stream_faults.get(&view.id).cloned()),
+                fault: open
+                    .and_then(|s| s.fault())
+                    .or_else(|| self.parts().stream_faults.get(&view.id).cloned())
+                    .or_else(|| full.clone()),
             });
         }
         let live = self.live.load(Ordering::Acquire);
@@ -196,10 +205,10 @@ impl Host {
         let engines = &self.engines;
         let running = self.scenario(&view.id);
         let known = running.clone().unwrap_or_else(|| Arc::new(Scenario::new(view.id.clone())));
-        let Shown { head, last: last_batch, parked: fault, ended } = known.shown(engines)?;
-        let state = match (&view.active, &fault) {
-            (Some(_), None) if !view.removed && !ended => ScenarioState::Running,
-            (Some(_), Some(_)) if !view.removed => ScenarioState::Parked,
+        let Shown { head, last: last_batch, parked, fault, ended } = known.shown(engines)?;
+        let state = match &view.active {
+            Some(_) if !view.removed && parked => ScenarioState::Parked,
+            Some(_) if !view.removed && !ended => ScenarioState::Running,
             _ => ScenarioState::Stopped,
         };
         let open = engines.ledger.alarms(&view.id)?.iter().filter(|a| a.status != AlarmStatus::Cleared).count();
