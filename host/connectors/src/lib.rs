@@ -7,7 +7,7 @@ pub mod decode;
 pub mod files;
 pub mod generate;
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
@@ -52,8 +52,10 @@ impl Sources for Connectors {
                 Ok((Box::new(generate::Generate::new(maker, def.schema(), meta.anchor, every, from)), decode))
             }
             SourceDef::Files { path, format: _, include, settle } => {
+                let folder = inside(&self.store.join(id.tenant.as_str()), path)
+                    .map_err(|e| e.file(format_args!("{}/streams/{}.toml", id.tenant, id.stream)))?;
                 let config = files::FilesConfig {
-                    folder: self.store.join(id.tenant.as_str()).join(path),
+                    folder,
                     include: include.clone(),
                     settle: settle.get(),
                     spool: self.spool.join(id.tenant.as_str()).join(id.stream.as_str()),
@@ -64,7 +66,45 @@ impl Sources for Connectors {
     }
 }
 
+/// A tenant's folder below its own in the rule store. Whoever writes a stream's file must not read what the host can read.
+fn inside(tenant: &Path, path: &str) -> Result<PathBuf, Fault> {
+    let refuse = |what: &str| {
+        Fault::tenant(FaultKind::Config, format_args!("the folder '{path}' {what}"))
+            .field("source.path")
+            .fix("write a folder below the tenant's own in the rule store, and have an operator mount there what is elsewhere")
+    };
+    let plain = Path::new(path).components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+    if !plain {
+        return Err(refuse("is not below the tenant's"));
+    }
+    let folder = tenant.join(path);
+    match (folder.canonicalize(), tenant.canonicalize()) {
+        (Ok(real), Ok(tenant)) if !real.starts_with(&tenant) => Err(refuse("is a link that leads out of the tenant's")),
+        // One that is not there yet is the source's to report, each time it looks.
+        _ => Ok(folder),
+    }
+}
+
 fn fault_of(problem: Problem) -> Fault {
     let fault = Fault::tenant(FaultKind::Config, &problem.message).file(&problem.file).field(&problem.field);
     if problem.fix.is_empty() { fault } else { fault.fix(&problem.fix) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_tenant_reads_below_its_own_folder_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let tenant = dir.path().join("t");
+        std::fs::create_dir_all(tenant.join("in")).unwrap();
+        std::os::unix::fs::symlink("/etc", tenant.join("out")).unwrap();
+        assert_eq!(inside(&tenant, "in").unwrap(), tenant.join("in"));
+        assert!(inside(&tenant, "later").is_ok());
+        for bad in ["/etc", "../u/in", "in/../../u", "out"] {
+            assert_eq!(inside(&tenant, bad).unwrap_err().field.as_deref(), Some("source.path"), "{bad}");
+        }
+    }
 }

@@ -163,7 +163,7 @@ pub enum SourceDef {
     },
     /// Files of a folder, each read once. One partition; a row's offset is its durable ordinal over all files.
     Files {
-        /// The folder; relative to the rule store's tenant folder when it is not absolute.
+        /// The folder, below the tenant's own in the rule store: an operator mounts there what lies elsewhere.
         path: String,
         /// `json`: one JSON object a line.
         #[serde(default)]

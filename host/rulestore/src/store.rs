@@ -34,6 +34,9 @@ pub struct StoreConfig {
     pub defaults: Limits,
 }
 
+/// Stack of the store's threads: engines walk what tenants wrote, as deep as their checks allow.
+const STACK_BYTES: usize = 16 << 20;
+
 /// How long a store that is dropped waits for its threads.
 const STOP_WAIT: Duration = Duration::from_secs(10);
 
@@ -140,8 +143,11 @@ impl FolderStore {
         let mut threads = Vec::new();
         for (name, body) in [("rulestore-look", look), ("rulestore-admit", Inner::admit_loop)] {
             let inner = Arc::clone(&inner);
-            let thread =
-                std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&inner)).map_err(|e| {
+            let thread = std::thread::Builder::new()
+                .name(name.to_owned())
+                .stack_size(STACK_BYTES)
+                .spawn(move || body(&inner))
+                .map_err(|e| {
                     Fault::host(FaultKind::Internal, format_args!("the thread {name} cannot be started: {e}"))
                 })?;
             threads.push(thread);

@@ -12,6 +12,8 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::error::Refusal;
 
@@ -20,6 +22,10 @@ pub(crate) const TIME: &str = "weir now";
 
 /// How deep expressions and subqueries may be nested.
 const DEPTH: usize = 64;
+
+/// How many operators a statement may have. A chain of them is no nesting to the parser, which reads it in a loop, but a
+/// tree as deep as it is long to everything that walks it after: 1,200 overflowed a stack of 2 MiB.
+const OPERATORS: usize = 400;
 
 /// A checked statement, with what it uses.
 #[derive(Debug)]
@@ -46,6 +52,7 @@ pub(crate) fn parse(sql: &str) -> Result<Box<Query>, Refusal> {
     if sql.trim().is_empty() {
         return Err(Refusal::new("", "it is empty", "write one SELECT").partial());
     }
+    chains(sql)?;
     let statements = DFParserBuilder::new(sql)
         .with_dialect(&GenericDialect {})
         .with_recursion_limit(DEPTH)
@@ -71,6 +78,50 @@ pub(crate) fn parse(sql: &str) -> Result<Box<Query>, Refusal> {
         FileStatement::Explain(_) => refuse("EXPLAIN"),
         FileStatement::CreateExternalTable(_) => refuse("CREATE EXTERNAL TABLE"),
         FileStatement::Reset(_) => refuse("RESET"),
+    }
+}
+
+/// Refuses a statement whose tree could be too deep to walk, before there is a tree.
+fn chains(sql: &str) -> Result<(), Refusal> {
+    // What is no SQL to the tokenizer is none to the parser, which says it better.
+    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else { return Ok(()) };
+    let operators = tokens.iter().filter(|token| is_operator(token)).count();
+    if operators <= OPERATORS {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        "",
+        format!("it has {operators} operators, and {OPERATORS} are allowed"),
+        "write a long list as IN (...) or as rows of a table",
+    ))
+}
+
+fn is_operator(token: &Token) -> bool {
+    match token {
+        Token::Word(word) => matches!(
+            word.keyword,
+            Keyword::AND
+                | Keyword::OR
+                | Keyword::XOR
+                | Keyword::NOT
+                | Keyword::IS
+                | Keyword::LIKE
+                | Keyword::ILIKE
+                | Keyword::SIMILAR
+                | Keyword::BETWEEN
+                | Keyword::DIV
+                | Keyword::COLLATE
+                | Keyword::AT
+                | Keyword::UNION
+                | Keyword::INTERSECT
+                | Keyword::EXCEPT
+                | Keyword::JOIN
+        ),
+        Token::Comma | Token::Period | Token::LParen | Token::RParen | Token::SemiColon | Token::Whitespace(_) => false,
+        Token::Number(..) | Token::Placeholder(_) | Token::EOF => false,
+        Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => false,
+        // Everything else that the dialect knows as a sign: arithmetic, comparison, casts, concatenation, subscripts.
+        _ => true,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
@@ -37,12 +38,20 @@ pub(crate) fn config() -> SessionConfig {
 pub(crate) fn state() -> SessionState {
     let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(InOrderRule)];
     rules.extend(PhysicalOptimizer::new().rules);
-    SessionStateBuilder::new()
+    let mut state = SessionStateBuilder::new()
         .with_config(config())
         .with_default_features()
         .with_physical_optimizer_rules(rules)
-        .build()
+        .build();
+    for name in AMPLIFYING {
+        // Only a registry that cannot change answers an error, and this one can.
+        let _ = state.deregister_udf(name);
+    }
+    state
 }
+
+/// Functions that make gigabytes of a few bytes in one call, which neither the memory pool sees nor a deadline interrupts.
+const AMPLIFYING: [&str; 5] = ["repeat", "array_repeat", "list_repeat", "array_resize", "list_resize"];
 
 /// Makes the inputs of a union run one after the other. Left alone they are partitions, run by tasks whose rows meet in
 /// an order that nobody decided.

@@ -1,5 +1,7 @@
 //! What is no acceptable query, and how it is said.
 
+use weir_model::port::QueryEngine;
+
 use crate::support::*;
 
 const STREAM: &str = "s1_router_syslog_events";
@@ -45,6 +47,37 @@ fn each_refused_query_says_why_and_where() {
         if !expected.is_empty() {
             assert_eq!(texts[0], *expected, "{sql}");
         }
+    }
+}
+
+fn problems_of(house: &House, sql: &str) -> Vec<String> {
+    let manifest = "[inputs.s1_router_syslog_events]\n[queries.q]\nfile = \"q.sql\"\n";
+    let ruleset = ruleset(manifest, &[(STREAM, SYSLOG)], &[("q.sql", sql)]);
+    match house.lake.plan(&ruleset) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn a_chain_too_long_to_walk_is_refused_and_a_long_list_is_not() {
+    let house = House::new();
+    for link in ["1+", "1=1 OR ", "1::int::", "'a'||", "1 UNION ALL SELECT "] {
+        let end = if link.ends_with("::") { "int" } else { "1" };
+        let found = problems_of(&house, &format!("SELECT {}{end} AS x", link.repeat(3_000)));
+        assert!(found.len() == 1 && found[0].contains("400 are allowed"), "{link}: {found:?}");
+    }
+    let list = vec!["1"; 5_000].join(", ");
+    let sql = format!("SELECT 1 AS x FROM {STREAM} WHERE _offset IN ({list}) AND {}1=1", "1=1 AND ".repeat(150));
+    assert_eq!(problems_of(&house, &sql), Vec::<String>::new());
+}
+
+#[test]
+fn functions_that_make_much_of_little_are_not_there() {
+    let house = House::new();
+    for sql in ["SELECT repeat('x', 2000000000) AS x", "SELECT array_length(array_repeat(1, 600000000)) AS x"] {
+        let found = problems_of(&house, sql);
+        assert!(found.len() == 1 && found[0].contains("repeat"), "{found:?}");
     }
 }
 

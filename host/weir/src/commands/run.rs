@@ -59,6 +59,8 @@ fn runtime() -> Result<Runtime, Failure> {
     Builder::new_multi_thread()
         .enable_all()
         .thread_name("weir-io")
+        // Blocking work runs on these too, and engines walk what tenants wrote, as deep as their checks allow.
+        .thread_stack_size(8 << 20)
         .build()
         .map_err(|e| Fault::host(FaultKind::Resources, format_args!("no runtime: {e}")).into())
 }
