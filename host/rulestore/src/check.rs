@@ -127,12 +127,11 @@ fn source(file: &str, def: &SourceDef) -> Vec<Problem> {
             }
         }
         SourceDef::Files { path, include, .. } => {
-            let up = Path::new(path).components().any(|c| matches!(c, Component::ParentDir));
-            if path.is_empty() || path.contains('\0') || path == "/" || up {
-                out.push(
-                    problem("source.path", "it is no folder that can be read from")
-                        .fix("name a folder, absolute or inside the tenant's folder, without '..'"),
-                );
+            let inside = Path::new(path).components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+            if path.is_empty() || path.contains('\0') || !inside {
+                out.push(problem("source.path", "it is no folder that can be read from").fix(
+                    "name a folder below the tenant's own in the store; an operator mounts there what is elsewhere",
+                ));
             }
             if include.is_empty() || include.contains('/') {
                 out.push(

@@ -80,7 +80,7 @@ impl Queries for Part {
 }
 
 pub const SETTLE: Duration = Duration::from_secs(2);
-pub const STREAM: &str = "event_time = 't'\n[schema]\nt = { type = 'timestamp', required = true }\n[source]\ntype = 'files'\npath = '/data'\n";
+pub const STREAM: &str = "event_time = 't'\n[schema]\nt = { type = 'timestamp', required = true }\n[source]\ntype = 'files'\npath = 'data'\n";
 pub const MANIFEST: &str =
     "plugin = 'plugins/p.wasm'\ntrigger = { interval = '1m' }\n[inputs.s]\n[rules]\nr = 'rules/r.json'\n";
 
