@@ -8,10 +8,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use weir_model::port::{Payload, PollLimit, Polled, RowMaker, Source};
+use weir_model::stream::{TICK_ROWS, tick_interval};
 use weir_model::{Fault, FaultKind, OffsetRange, Offsets, Span, Time};
-
-/// Offsets of one tick: it makes at most this many rows.
-pub const TICK_ROWS: u64 = 1 << 20;
 
 /// The time between two ticks, of `interval` or `rate`.
 pub fn every(interval: Option<Span>, rate: Option<f64>) -> Result<Duration, Fault> {
@@ -20,13 +18,12 @@ pub fn every(interval: Option<Span>, rate: Option<f64>) -> Result<Duration, Faul
             .field("source")
             .fix("write either interval = \"1s\" or rate = 1.0, greater than zero"))
     };
-    let every = match (interval, rate) {
-        (Some(interval), None) => interval.get(),
-        (None, Some(rate)) if rate > 0.0 && rate <= 1e6 => Duration::from_secs_f64(1.0 / rate),
-        (None, Some(_)) => return wrong("rate must be greater than 0 and at most 1,000,000 ticks a second"),
-        _ => return wrong("a generate source has an interval or a rate, one of both"),
-    };
-    if every.as_micros() == 0 { wrong("interval must be at least a microsecond") } else { Ok(every) }
+    match (tick_interval(interval, rate), interval, rate) {
+        (Some(every), ..) => Ok(every),
+        (None, Some(_), None) => wrong("interval must be at least a microsecond"),
+        (None, None, Some(_)) => wrong("rate must be greater than 0 and at most 1,000,000 ticks a second"),
+        _ => wrong("a generate source has an interval or a rate, one of both"),
+    }
 }
 
 /// A `generate` source.

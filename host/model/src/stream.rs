@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -140,6 +141,20 @@ impl StreamDef {
     fn fields(&self) -> Vec<Field> {
         self.schema.0.iter().map(|c| Field::new(&c.name, c.ty.arrow(), !c.required)).collect()
     }
+}
+
+/// Offsets of one tick of a `generate` source, which makes at most this many rows: row i of tick k has the offset
+/// `k * TICK_ROWS + i`.
+pub const TICK_ROWS: u64 = 1 << 20;
+
+/// The time between two ticks of a `generate` source; none unless exactly one of both is given and makes one.
+pub fn tick_interval(interval: Option<Span>, rate: Option<f64>) -> Option<Duration> {
+    match (interval, rate) {
+        (Some(interval), None) => Some(interval.get()),
+        (None, Some(rate)) if rate > 0.0 && rate <= 1e6 => Some(Duration::from_secs_f64(1.0 / rate)),
+        _ => None,
+    }
+    .filter(|every| every.as_micros() > 0)
 }
 
 /// Where a stream's rows come from.

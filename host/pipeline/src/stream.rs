@@ -11,7 +11,9 @@ use arrow_array::{ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, U
 use arrow_select::filter::filter_record_batch;
 use weir_model::batch::{DEAD_LETTERS, StreamPin};
 use weir_model::port::{Append, BronzeRange, Decode, Decoded, PinnedStream, PollLimit, Source};
-use weir_model::stream::{BronzeCursor, Chunk, DeadLetter, OFFSET, PARTITION, SourceDef, StreamDef, StreamMeta};
+use weir_model::stream::{
+    BronzeCursor, Chunk, DeadLetter, OFFSET, PARTITION, SourceDef, StreamDef, StreamMeta, TICK_ROWS, tick_interval,
+};
 use weir_model::{Digest, Fault, FaultKind, Incarnation, Name, OffsetRange, Offsets, StreamId, Time};
 
 use crate::decide::late;
@@ -66,7 +68,7 @@ impl Stream {
         let now = engines.clock.now();
         let mut cursor = engines.ledger.bronze(&id)?;
         let meta = meta(engines, &id, &def, definition, &cursor, now)?;
-        let table = def.table.clone().unwrap_or_else(|| id.stream.clone());
+        let table = table_name(&id, &def);
         let schema = def.positioned_schema();
         let runtime = &engines.runtime;
         let bronze = runtime.block_on(engines.lake.table(&id.tenant, &table, schema.clone()))?;
@@ -263,7 +265,7 @@ impl Stream {
         let mut max_time = BTreeMap::new();
         if !items.is_empty() {
             let schema = self.def.positioned_schema();
-            let table = self.def.table.clone().unwrap_or_else(|| self.id.stream.clone());
+            let table = table_name(&self.id, &self.def);
             let bronze = runtime.block_on(engines.lake.table(&self.id.tenant, &table, schema.clone()))?;
             let known = self.lock().cursor.clone();
             let table_id = runtime.block_on(bronze.id())?;
@@ -353,6 +355,11 @@ fn app(engines: &Engines, meta: &StreamMeta, what: &str, partition: u32) -> Stri
     format!("{}/{}/{what}/{partition}", engines.ledger.incarnation(), meta.incarnation)
 }
 
+/// The stream's bronze table.
+fn table_name(id: &StreamId, def: &StreamDef) -> Name {
+    def.table.clone().unwrap_or_else(|| id.stream.clone())
+}
+
 fn check_table(id: &StreamId, table: &Name, cursor: &BronzeCursor, found: &str) -> Result<(), Fault> {
     match &cursor.table_id {
         Some(known) if known != found && !cursor.flushed.0.is_empty() => Err(Fault::external(
@@ -389,7 +396,7 @@ fn meta(
             incarnation: before.incarnation,
             generation: before.generation + 1,
             definition,
-            anchor: origin(&def.source, now, cursor.flushed.get(0) >> 20),
+            anchor: origin(&def.source, now, cursor.flushed.get(0) / TICK_ROWS),
             start: cursor.flushed.clone(),
         },
     };
@@ -403,11 +410,8 @@ fn origin(source: &SourceDef, now: Time, next: u64) -> Time {
     let SourceDef::Generate { interval, rate, history, .. } = source else {
         return now;
     };
-    let every = match (interval, rate) {
-        (Some(interval), _) => interval.get(),
-        (None, Some(rate)) if *rate > 0.0 => Duration::from_secs_f64(1.0 / rate),
-        (None, _) => Duration::from_secs(1),
-    };
+    // One without a usable interval is refused where it is opened.
+    let every = tick_interval(*interval, *rate).unwrap_or(Duration::from_secs(1));
     if next == 0 {
         return now.minus(history.get()).floor(every, Duration::ZERO);
     }

@@ -12,20 +12,14 @@ use weir_pipeline::host::{Host, Pace};
 use weir_pipeline::scenario::Step;
 
 use crate::support::engines::{Opened, open};
-use crate::support::fakes::{CountingSources, OneScenario, Seeded, call, detection, fake, name, quick_folder};
+use crate::support::fakes::{CountingSources, OneScenario, Seeded, detection, fake, name, quick_folder, sums};
 
 const MINUTES: u64 = 8;
 
 /// One row a batch with count and sum of the new rows and a running total, and an alarm while the sum is odd.
 fn plugin() -> Arc<crate::support::fakes::FakeDetector> {
     let detect = |host: &dyn BatchHost| {
-        let rows = host.input("events").map_err(call)?;
-        let values = rows.column_by_name("value").unwrap().clone();
-        let values = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::Int64Type>(values.as_ref()).clone();
-        let sum: i64 = values.values().iter().sum();
-        let total = host.state_get(&[b"total"]).map_err(call)?.remove(0);
-        let total = total.map_or(0, |t| i64::from_be_bytes(t.try_into().unwrap())) + sum;
-        host.state_put(&[(b"total".as_slice(), total.to_be_bytes().as_slice())], None).map_err(call)?;
+        let row = sums(host)?;
         let minute = host.time().micros() / 60_000_000;
         let action = match minute % 3 {
             0 => weir_model::alarm::AlarmAction::Clear,
@@ -40,7 +34,7 @@ fn plugin() -> Arc<crate::support::fakes::FakeDetector> {
             fields: Vec::new(),
             because: Vec::new(),
         };
-        Ok(detection(&[("count", rows.num_rows() as i64), ("sum", sum), ("total", total)], vec![alarm]))
+        Ok(detection(&row, vec![alarm]))
     };
     fake(&["count", "sum", "total"], Some(1), Box::new(detect))
 }

@@ -272,17 +272,19 @@ impl weir_model::port::History for OneScenario {
 
 /// A plugin that writes one row a batch: how many rows are new, and their sum; and keeps a running total in state.
 pub fn summing() -> Arc<FakeDetector> {
-    let detect = |host: &dyn BatchHost| {
-        let rows = host.input("events").map_err(call)?;
-        let values = rows.column_by_name("value").unwrap();
-        let values = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::Int64Type>(values.as_ref());
-        let sum: i64 = values.values().iter().sum();
-        let total = host.state_get(&[b"total"]).map_err(call)?.remove(0);
-        let total = total.map_or(0, |t| i64::from_be_bytes(t.try_into().unwrap())) + sum;
-        host.state_put(&[(b"total".as_slice(), total.to_be_bytes().as_slice())], None).map_err(call)?;
-        Ok(detection(&[("count", rows.num_rows() as i64), ("sum", sum), ("total", total)], Vec::new()))
-    };
-    fake(&["count", "sum", "total"], Some(1), Box::new(detect))
+    fake(&["count", "sum", "total"], Some(1), Box::new(|host| Ok(detection(&sums(host)?, Vec::new()))))
+}
+
+/// Count and sum of a batch's new rows, and the running total, which it keeps in state.
+pub fn sums(host: &dyn BatchHost) -> Result<[(&'static str, i64); 3], Fault> {
+    let rows = host.input("events").map_err(call)?;
+    let values = rows.column_by_name("value").unwrap();
+    let values = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::Int64Type>(values.as_ref());
+    let sum: i64 = values.values().iter().sum();
+    let total = host.state_get(&[b"total"]).map_err(call)?.remove(0);
+    let total = total.map_or(0, |t| i64::from_be_bytes(t.try_into().unwrap())) + sum;
+    host.state_put(&[(b"total".as_slice(), total.to_be_bytes().as_slice())], None).map_err(call)?;
+    Ok([("count", rows.num_rows() as i64), ("sum", sum), ("total", total)])
 }
 
 pub fn call(e: CallError) -> Fault {
