@@ -14,7 +14,7 @@ use weir_lake::{LakeConfig, WeirLake};
 use weir_ledger::{FjallLedger, LedgerConfig};
 use weir_model::fault::{Fault, FaultKind, Problem};
 use weir_model::id::ScenarioId;
-use weir_model::port::{PollLimit, QueryEngine, RuleStore};
+use weir_model::port::{PollLimit, QueryEngine, RuleStore, ScenarioView};
 use weir_model::service::Service;
 use weir_model::time::{BoxFuture, Clock};
 use weir_model::{FaultPoints, NoFaults};
@@ -160,11 +160,7 @@ impl Wiring for Wired {
                     .store
             }
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .map_err(|e| Fault::host(FaultKind::Resources, format_args!("no runtime: {e}")))?;
+        let runtime = small_runtime()?;
         let built = build(config, &store, clock, Arc::new(NoFaults), runtime.handle().clone())?;
         settle(&built.store, built.engines.clock.as_ref());
         let host = Host::new(built.engines, pace(config));
@@ -173,11 +169,7 @@ impl Wiring for Wired {
 
     fn check(&self, config: &Config, only: Option<&ScenarioId>) -> Result<Vec<Checked>, Fault> {
         let store = config.store.clone().ok_or_else(|| Fault::internal("a check without a rule store"))?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .map_err(|e| Fault::host(FaultKind::Resources, format_args!("no runtime: {e}")))?;
+        let runtime = small_runtime()?;
         let scratch = Scratch::new()?;
         let lake =
             WeirLake::open(LakeConfig::new(scratch.0.join("lake"), runtime.handle().clone()), Arc::new(NoFaults))?;
@@ -202,6 +194,15 @@ fn checked(subject: Subject, problems: Vec<Problem>) -> Checked {
     Checked { tenant, scenario, stream, problems }
 }
 
+/// A runtime for a command that is no host.
+fn small_runtime() -> Result<tokio::runtime::Runtime, Fault> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|e| Fault::host(FaultKind::Resources, format_args!("no runtime: {e}")))
+}
+
 /// A folder that goes away with its owner.
 struct Scratch(PathBuf);
 
@@ -222,11 +223,15 @@ impl Drop for Scratch {
 /// Looks at the store until nothing is pending there.
 fn settle(store: &FolderStore, clock: &dyn Clock) {
     let until = Instant::now() + ONCE_SETTLES;
+    let mut quiet = 0;
     loop {
         store.look(clock.now());
         store.wait(until.saturating_duration_since(Instant::now()));
-        let waits = store.scenarios().iter().any(|s| s.pending.is_some());
-        if !waits || Instant::now() > until {
+        let decided = |s: &ScenarioView| s.removed || s.active.is_some() || s.rejected.is_some();
+        let waits = store.scenarios().iter().any(|s| s.pending.is_some() || !decided(s));
+        // What one look finds is made ready after it, so one quiet look alone says nothing.
+        quiet = if waits { 0 } else { quiet + 1 };
+        if quiet >= 2 || Instant::now() > until {
             return;
         }
         // A real wait until files have settled; no decision of a batch hangs on it.
