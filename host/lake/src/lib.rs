@@ -39,6 +39,9 @@ pub struct LakeConfig {
     pub checkpoint_every: u64,
     /// How long log entries below a checkpoint are kept, for tables that are made here.
     pub log_retention: Duration,
+    /// About how many bytes a file of rows gets where rows are written anew: when small files are put together, and when
+    /// rows are replaced.
+    pub file_bytes: u64,
     /// Memory that one question at the prompt may use, in bytes.
     pub adhoc_memory_bytes: u64,
     /// Rows that one question at the prompt may answer.
@@ -56,6 +59,7 @@ impl LakeConfig {
             runtime,
             checkpoint_every: 100,
             log_retention: Duration::from_secs(3600),
+            file_bytes: 32 << 20,
             adhoc_memory_bytes: limits.sql_memory_bytes,
             adhoc_rows: limits.sql_rows,
             adhoc_time: limits.sql_time.get(),
@@ -99,6 +103,7 @@ impl WeirLake {
             runtime: config.runtime.clone(),
             checkpoint_every: config.checkpoint_every.max(1),
             log_retention: config.log_retention,
+            file_bytes: config.file_bytes.max(1),
         };
         Ok(Arc::new(Self {
             session: Arc::new(query::state()),

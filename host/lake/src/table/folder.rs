@@ -130,6 +130,18 @@ impl Folder {
         })
     }
 
+    /// A new, empty file of rows.
+    pub fn new_rows(&self, name: &str) -> Result<File, Fault> {
+        let path = self.root.join(name);
+        let file = OpenOptions::new().write(true).create_new(true).open(path);
+        file.map_err(|e| self.fault("writing rows", &e))
+    }
+
+    /// A file of rows, to read.
+    pub fn open_rows(&self, path: &str) -> Result<File, Fault> {
+        File::open(self.root.join(path)).map_err(|e| self.fault(&format!("opening {path}"), &e))
+    }
+
     /// Takes a file of rows away that no entry names. Best effort: such a file harms nobody.
     pub fn remove_rows(&self, name: &str) {
         let _ = fs::remove_file(self.root.join(name));
@@ -230,7 +242,7 @@ impl Folder {
         .fix("put the folder back; to begin a new table, restart the host")
     }
 
-    fn fault(&self, doing: &str, error: &io::Error) -> Fault {
+    pub fn fault(&self, doing: &str, error: &io::Error) -> Fault {
         io_fault(&self.name, doing, error)
     }
 }

@@ -7,6 +7,7 @@ use deltalake::kernel::{Metadata, Protocol};
 use deltalake::{DeltaTable, DeltaTableBuilder};
 use weir_model::Fault;
 
+use super::files::{LiveFile, live_files};
 use super::folder::{Folder, Presence, Stamp};
 use crate::error::delta_fault;
 use crate::normalise::plain_schema;
@@ -28,6 +29,10 @@ pub(crate) struct Held {
     pub checkpoint: u64,
     /// Latest transaction versions of the apps that were asked for.
     pub apps: HashMap<String, Option<i64>>,
+    /// Whether the table's owner forbids to take rows away.
+    pub append_only: bool,
+    /// Its files, oldest first, once somebody needed them.
+    pub files: Option<Vec<LiveFile>>,
 }
 
 /// Opens the table at its latest version; none when there is none.
@@ -66,7 +71,21 @@ pub(crate) async fn load(folder: &Folder, apps: &[&str]) -> Result<Option<Held>,
         plain: is_plain(snapshot.protocol(), metadata),
         checkpoint: folder.checkpoint(),
         apps: known,
+        append_only: metadata.configuration().get("delta.appendOnly").is_some_and(|v| v == "true"),
+        files: None,
     }))
+}
+
+/// Reads which files the table has, where that is not known. False when other than whole files hold its rows.
+pub(crate) async fn read_files(folder: &Folder, held: &mut Held) -> Result<bool, Fault> {
+    if held.files.is_some() {
+        return Ok(true);
+    }
+    let url = folder.url()?;
+    let fault = |e| delta_fault(&folder.name, &e);
+    let at = DeltaTableBuilder::from_url(url).map_err(fault)?.with_version(held.version);
+    held.files = live_files(folder, &at.load().await.map_err(fault)?)?;
+    Ok(held.files.is_some())
 }
 
 /// Features that ask nothing of a writer that only adds whole files of valid rows.

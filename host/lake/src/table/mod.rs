@@ -1,15 +1,19 @@
 //! Delta tables: one writer task each, flat appends, and reads that prune.
 //!
 //! ```text
-//! append: writer (order, idempotence) -> entry (file, statistics, log entry) -> folder (written, synced, put)
-//! else:   create (make, widen) · held (what the log says) · tidy (checkpoints) · read (bronze, ad hoc)
+//! append:  writer (order, idempotence) -> entry (file, statistics, log entry) -> folder (written, synced, put)
+//! replace: writer -> replace (which files by their statistics) -> rewrite (rows that stay) -> entry -> folder
+//! else:    create (make, widen) · held, files (what the log says) · tidy (checkpoints) · read (bronze, ad hoc)
 //! ```
 
 mod create;
 mod entry;
+mod files;
 mod folder;
 mod held;
 mod read;
+mod replace;
+mod rewrite;
 mod stats;
 mod tidy;
 mod writer;
@@ -22,7 +26,7 @@ use std::time::Duration;
 use arrow_schema::SchemaRef;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use weir_model::port::{Append, Table};
+use weir_model::port::{Append, Replace, Table};
 use weir_model::time::BoxFuture;
 use weir_model::{Fault, FaultKind, FaultPoints, Name};
 
@@ -38,6 +42,8 @@ pub(crate) struct Settings {
     pub checkpoint_every: u64,
     /// How long log entries below a checkpoint are kept.
     pub log_retention: Duration,
+    /// About how many bytes a file of rows gets where rows are written anew.
+    pub file_bytes: u64,
 }
 
 /// The writers of a lake, by table.
@@ -87,6 +93,11 @@ impl Table for Handed {
     fn append(&self, items: Vec<Append>) -> BoxFuture<'_, Result<(), Fault>> {
         let id = self.id.clone();
         Box::pin(ask(&self.asks, move |reply| Ask::Append(Request { id, items, reply })))
+    }
+
+    fn replace(&self, what: Replace) -> BoxFuture<'_, Result<(), Fault>> {
+        let id = self.id.clone();
+        Box::pin(ask(&self.asks, move |reply| Ask::Replace(id, what, reply)))
     }
 }
 

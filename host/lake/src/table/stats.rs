@@ -5,8 +5,8 @@ use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     TimestampMicrosecondType,
 };
-use arrow_array::{Array, RecordBatch};
-use arrow_schema::{ArrowError, DataType};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
 use chrono::{DateTime, NaiveDate, TimeDelta};
 use datafusion::arrow::compute::{max, max_string, min, min_string};
 use serde_json::{Map, Number, Value};
@@ -14,112 +14,145 @@ use serde_json::{Map, Number, Value};
 /// Longer texts have no bounds.
 const TEXT: usize = 64;
 
-/// Bounds of one column of one batch, or of all.
-type Bounds = Option<(Value, Value)>;
-
-pub(crate) fn stats(batches: &[RecordBatch]) -> Result<String, ArrowError> {
-    let mut min_values = Map::new();
-    let mut max_values = Map::new();
-    let mut null_count = Map::new();
-    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    let fields = batches.first().map(|b| b.schema_ref().fields().clone());
-    for (i, field) in fields.iter().flat_map(|f| f.iter()).enumerate() {
-        let columns = batches.iter().map(|b| b.column(i));
-        let nulls: usize = columns.clone().map(|c| c.null_count()).sum();
-        null_count.insert(field.name().clone(), nulls.into());
-        // Raw bounds are compared over all batches first, and written in the log's form after that.
-        if let Some((low, high)) = whole_bounds(columns) {
-            min_values.insert(field.name().clone(), low);
-            max_values.insert(field.name().clone(), high);
-        }
-    }
-    let all = serde_json::json!({
-        "numRecords": rows,
-        "minValues": min_values,
-        "maxValues": max_values,
-        "nullCount": null_count,
-    });
-    Ok(all.to_string())
+/// Statistics of rows that come batch by batch, all in one schema.
+#[derive(Debug)]
+pub(crate) struct Stats {
+    schema: SchemaRef,
+    rows: usize,
+    columns: Vec<(usize, Bounds)>,
 }
 
-fn whole_bounds<'a>(columns: impl Iterator<Item = &'a arrow_array::ArrayRef> + Clone) -> Bounds {
-    let ty = columns.clone().next()?.data_type().clone();
-    match ty {
-        DataType::Int8 => ints::<Int8Type>(columns),
-        DataType::Int16 => ints::<Int16Type>(columns),
-        DataType::Int32 => ints::<Int32Type>(columns),
-        DataType::Int64 => ints::<Int64Type>(columns),
-        DataType::Float32 => floats::<Float32Type>(columns),
-        DataType::Float64 => floats::<Float64Type>(columns),
-        DataType::Date32 => {
-            let (low, high) = range::<Date32Type>(columns)?;
-            Some((day(low)?, day(high)?))
-        }
-        DataType::Timestamp(..) => {
-            let (low, high) = range::<TimestampMicrosecondType>(columns)?;
-            // The log holds milliseconds; a bound may be further out, never further in.
-            let ceiling = high.checked_add(999)?;
-            Some((millisecond(low)?, millisecond(ceiling)?))
-        }
-        DataType::Utf8 => texts(columns),
-        _ => None,
-    }
+/// Raw bounds are compared over all batches first, and written in the log's form after that.
+#[derive(Debug, Clone)]
+enum Bounds {
+    /// No value yet.
+    Empty,
+    /// A value without an order that readers share, or a text that is too long.
+    Unknown,
+    Ints(i64, i64),
+    Floats(f64, f64),
+    Days(i32, i32),
+    Micros(i64, i64),
+    Texts(String, String),
 }
 
-fn range<'a, T: ArrowPrimitiveType>(
-    columns: impl Iterator<Item = &'a arrow_array::ArrayRef>,
-) -> Option<(T::Native, T::Native)>
-where
-    T::Native: PartialOrd,
-{
-    let mut all: Option<(T::Native, T::Native)> = None;
-    for column in columns {
-        let column = column.as_primitive_opt::<T>()?;
-        let (Some(low), Some(high)) = (min(column), max(column)) else {
-            continue;
-        };
-        all = Some(match all {
-            None => (low, high),
-            Some((l, h)) => (if low < l { low } else { l }, if high > h { high } else { h }),
+impl Stats {
+    pub fn new(schema: SchemaRef) -> Self {
+        let columns = vec![(0, Bounds::Empty); schema.fields().len()];
+        Self { schema, rows: 0, columns }
+    }
+
+    /// Takes rows into account.
+    pub fn add(&mut self, batch: &RecordBatch) {
+        self.rows += batch.num_rows();
+        for ((nulls, bounds), column) in self.columns.iter_mut().zip(batch.columns()) {
+            *nulls += column.null_count();
+            let so_far = std::mem::replace(bounds, Bounds::Unknown);
+            *bounds = so_far.with(Bounds::of(column));
+        }
+    }
+
+    /// As the log holds them.
+    pub fn text(&self) -> String {
+        let mut min_values = Map::new();
+        let mut max_values = Map::new();
+        let mut null_count = Map::new();
+        for (field, (nulls, bounds)) in self.schema.fields().iter().zip(&self.columns) {
+            null_count.insert(field.name().clone(), (*nulls).into());
+            if let Some((low, high)) = bounds.values() {
+                min_values.insert(field.name().clone(), low);
+                max_values.insert(field.name().clone(), high);
+            }
+        }
+        let all = serde_json::json!({
+            "numRecords": self.rows,
+            "minValues": min_values,
+            "maxValues": max_values,
+            "nullCount": null_count,
         });
+        all.to_string()
     }
-    all
 }
 
-fn ints<'a, T: ArrowPrimitiveType>(columns: impl Iterator<Item = &'a arrow_array::ArrayRef>) -> Bounds
-where
-    T::Native: PartialOrd + Into<i64>,
-{
-    let (low, high) = range::<T>(columns)?;
-    Some((Value::from(low.into()), Value::from(high.into())))
+impl Bounds {
+    fn of(column: &ArrayRef) -> Self {
+        match column.data_type() {
+            DataType::Int8 => ints::<Int8Type>(column),
+            DataType::Int16 => ints::<Int16Type>(column),
+            DataType::Int32 => ints::<Int32Type>(column),
+            DataType::Int64 => ints::<Int64Type>(column),
+            DataType::Float32 => floats::<Float32Type>(column),
+            DataType::Float64 => floats::<Float64Type>(column),
+            DataType::Date32 => range::<Date32Type>(column).map_or(Self::Empty, |(l, h)| Self::Days(l, h)),
+            DataType::Timestamp(..) => {
+                range::<TimestampMicrosecondType>(column).map_or(Self::Empty, |(l, h)| Self::Micros(l, h))
+            }
+            DataType::Utf8 => texts(column),
+            _ => Self::Unknown,
+        }
+    }
+
+    fn with(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Empty, bounds) | (bounds, Self::Empty) => bounds,
+            (Self::Ints(a, b), Self::Ints(c, d)) => Self::Ints(a.min(c), b.max(d)),
+            (Self::Floats(a, b), Self::Floats(c, d)) => Self::Floats(a.min(c), b.max(d)),
+            (Self::Days(a, b), Self::Days(c, d)) => Self::Days(a.min(c), b.max(d)),
+            (Self::Micros(a, b), Self::Micros(c, d)) => Self::Micros(a.min(c), b.max(d)),
+            (Self::Texts(a, b), Self::Texts(c, d)) => Self::Texts(a.min(c), b.max(d)),
+            _ => Self::Unknown,
+        }
+    }
+
+    fn values(&self) -> Option<(Value, Value)> {
+        Some(match self {
+            Self::Empty | Self::Unknown => return None,
+            Self::Ints(low, high) => ((*low).into(), (*high).into()),
+            Self::Floats(low, high) => {
+                (Value::Number(Number::from_f64(*low)?), Value::Number(Number::from_f64(*high)?))
+            }
+            Self::Days(low, high) => (day(*low)?, day(*high)?),
+            // The log holds milliseconds; a bound may be further out, never further in.
+            Self::Micros(low, high) => (millisecond(*low)?, millisecond(high.checked_add(999)?)?),
+            Self::Texts(low, high) => (low.as_str().into(), high.as_str().into()),
+        })
+    }
 }
 
-fn floats<'a, T: ArrowPrimitiveType>(columns: impl Iterator<Item = &'a arrow_array::ArrayRef> + Clone) -> Bounds
+fn range<T: ArrowPrimitiveType>(column: &ArrayRef) -> Option<(T::Native, T::Native)> {
+    let column = column.as_primitive_opt::<T>()?;
+    Some((min(column)?, max(column)?))
+}
+
+fn ints<T: ArrowPrimitiveType>(column: &ArrayRef) -> Bounds
 where
-    T::Native: PartialOrd + Into<f64>,
+    T::Native: Into<i64>,
 {
-    let finite = columns
-        .clone()
-        .all(|column| column.as_primitive_opt::<T>().is_some_and(|c| c.iter().flatten().all(|v| v.into().is_finite())));
+    range::<T>(column).map_or(Bounds::Empty, |(low, high)| Bounds::Ints(low.into(), high.into()))
+}
+
+fn floats<T: ArrowPrimitiveType>(column: &ArrayRef) -> Bounds
+where
+    T::Native: Into<f64>,
+{
+    let finite = column.as_primitive_opt::<T>().is_some_and(|c| c.iter().flatten().all(|v| v.into().is_finite()));
     if !finite {
-        return None;
+        return Bounds::Unknown;
     }
-    let (low, high) = range::<T>(columns)?;
-    let number = |v: T::Native| Number::from_f64(v.into()).map(Value::Number);
-    Some((number(low)?, number(high)?))
+    range::<T>(column).map_or(Bounds::Empty, |(low, high)| Bounds::Floats(low.into(), high.into()))
 }
 
-fn texts<'a>(columns: impl Iterator<Item = &'a arrow_array::ArrayRef>) -> Bounds {
-    let mut all: Option<(&str, &str)> = None;
-    for column in columns {
-        let column = column.as_string_opt::<i32>()?;
-        let (Some(low), Some(high)) = (min_string(column), max_string(column)) else {
-            continue;
-        };
-        all = Some(all.map_or((low, high), |(l, h)| (l.min(low), h.max(high))));
+fn texts(column: &ArrayRef) -> Bounds {
+    let Some(column) = column.as_string_opt::<i32>() else {
+        return Bounds::Unknown;
+    };
+    let (Some(low), Some(high)) = (min_string(column), max_string(column)) else {
+        return Bounds::Empty;
+    };
+    if low.len() > TEXT || high.len() > TEXT {
+        return Bounds::Unknown;
     }
-    let (low, high) = all?;
-    (low.len() <= TEXT && high.len() <= TEXT).then(|| (low.into(), high.into()))
+    Bounds::Texts(low.to_owned(), high.to_owned())
 }
 
 fn day(days: i32) -> Option<Value> {

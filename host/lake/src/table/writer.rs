@@ -4,7 +4,7 @@
 //! it the latest known entry is looked at; after anything unexpected the log is read anew, and what decides is which
 //! versions of the apps it holds. Nothing is tried again without that.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -13,14 +13,16 @@ use deltalake::kernel::Transaction;
 use deltalake::kernel::transaction::CommitBuilder;
 use deltalake::protocol::{DeltaOperation, SaveMode};
 use tokio::sync::{mpsc, oneshot};
-use weir_model::port::Append;
+use weir_model::port::{Append, Replace};
 use weir_model::{Fault, FaultKind, FaultPoints};
 
 use super::Settings;
 use super::create::{create, lacking, plain, quiet, sync_version, widen};
-use super::entry::{encode, entry};
+use super::entry::{Reason, encode, entry};
+use super::files::LiveFile;
 use super::folder::{Folder, Presence, Put, Stamp};
 use super::held::{Held, load, open};
+use super::rewrite::discard;
 use super::tidy::Tidy;
 use crate::error::delta_fault;
 use crate::normalise::adapt;
@@ -30,7 +32,7 @@ const QUEUE: usize = 256;
 /// Appends that one log entry may take up.
 const GROUP: usize = 64;
 /// How often an append begins anew because other writers came first.
-const TRIES: usize = 16;
+pub(super) const TRIES: usize = 16;
 
 type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 
@@ -45,6 +47,8 @@ pub(crate) enum Ask {
     Held(String, String, Reply<Option<i64>>),
     /// Appends to the table with this id.
     Append(Request),
+    /// Replaces rows of the table with this id.
+    Replace(String, Replace, Reply<()>),
 }
 
 /// One caller's append.
@@ -71,20 +75,20 @@ pub(crate) fn start(folder: Folder, settings: Arc<Settings>, faults: Arc<dyn Fau
     sender
 }
 
-struct Writer {
-    folder: Folder,
-    settings: Arc<Settings>,
-    faults: Arc<dyn FaultPoints>,
-    held: Option<Held>,
+pub(super) struct Writer {
+    pub(super) folder: Folder,
+    pub(super) settings: Arc<Settings>,
+    pub(super) faults: Arc<dyn FaultPoints>,
+    pub(super) held: Option<Held>,
     /// Whether this process has seen the table: then it is never made anew in its place.
     known: bool,
     tidy: Tidy,
 }
 
-/// How an attempt to put rows ended.
-enum Attempt {
+/// How an attempt to change the table ended.
+pub(super) enum Attempt {
     /// In the log, under this stamp.
-    Done(Stamp),
+    Done { stamp: Stamp, added: Vec<LiveFile>, removed: Vec<LiveFile> },
     /// In the log, by the table format's own way.
     Ordinary,
     /// Another writer's entry came first.
@@ -99,6 +103,7 @@ impl Writer {
                 Ask::Open(schema, reply) => drop(reply.send(self.open(&schema).await)),
                 Ask::Id(reply) => drop(reply.send(self.current(&[]).await.map(|held| held.id.clone()))),
                 Ask::Held(id, app, reply) => drop(reply.send(self.version_of(&id, &app).await)),
+                Ask::Replace(id, what, reply) => drop(reply.send(self.replace(&id, &what).await)),
                 Ask::Append(first) => {
                     let mut group = vec![first];
                     while group.len() < GROUP {
@@ -152,7 +157,7 @@ impl Writer {
     }
 
     /// The table as it is now. The log is read only when it is not where it was left, or when an app is new to us.
-    async fn current(&mut self, apps: &[&str]) -> Result<&Held, Fault> {
+    pub(super) async fn current(&mut self, apps: &[&str]) -> Result<&Held, Fault> {
         let fresh = match &self.held {
             Some(held) => {
                 apps.iter().all(|app| held.apps.contains_key(*app))
@@ -173,7 +178,7 @@ impl Writer {
         self.held.as_ref().ok_or_else(|| Fault::internal("a table that was read is not held"))
     }
 
-    async fn widen(&mut self, missing: &[Field]) -> Result<(), Fault> {
+    pub(super) async fn widen(&mut self, missing: &[Field]) -> Result<(), Fault> {
         let table = open(&self.folder).await?.ok_or_else(|| self.folder.missing())?;
         self.held = None;
         widen(&self.folder, table, missing).await
@@ -211,15 +216,14 @@ impl Writer {
                 return Ok(());
             }
             match self.put(&held, rows, &apps).await {
-                Ok(Attempt::Done(stamp)) => {
-                    self.advance(held, stamp, apps);
+                Ok(Attempt::Taken) => {}
+                Ok(done) => {
+                    self.done(held, done, &apps);
                     return Ok(());
                 }
-                Ok(Attempt::Ordinary) => return Ok(()),
-                Ok(Attempt::Taken) => {}
                 Err(fault) => {
                     // A fault that was asked for stands for the end of the process: nobody would look again.
-                    if fault.kind == FaultKind::Injected || !self.landed(&held.id, &apps).await? {
+                    if fault.kind == FaultKind::Injected || !self.landed(&held.id, &apps).await {
                         return Err(fault);
                     }
                     return Ok(());
@@ -229,18 +233,27 @@ impl Writer {
         Err(self.outrun())
     }
 
-    /// Whether an attempt that answered with an error is in the log all the same.
-    async fn landed(&mut self, id: &str, apps: &[(String, i64)]) -> Result<bool, Fault> {
+    /// Whether an attempt that answered with an error is known to be in the log all the same.
+    pub(super) async fn landed(&mut self, id: &str, apps: &[(String, i64)]) -> bool {
         let names: Vec<&str> = apps.iter().map(|(app, _)| app.as_str()).collect();
-        let held = self.current(&names).await?;
+        let Ok(held) = self.current(&names).await else { return false };
         let reached = |(app, version): &(String, i64)| held.apps.get(app).copied().flatten() >= Some(*version);
-        Ok(held.id == id && apps.iter().all(reached))
+        held.id == id && apps.iter().all(reached)
     }
 
-    fn advance(&mut self, mut held: Held, stamp: Stamp, apps: Vec<(String, i64)>) {
+    /// Notes what an attempt put into the log.
+    pub(super) fn done(&mut self, mut held: Held, attempt: Attempt, apps: &[(String, i64)]) {
+        let Attempt::Done { stamp, added, removed } = attempt else { return };
         held.version += 1;
         held.stamp = stamp;
-        held.apps.extend(apps.into_iter().map(|(app, version)| (app, Some(version))));
+        held.apps.extend(apps.iter().map(|(app, version)| (app.clone(), Some(*version))));
+        if let Some(files) = &mut held.files {
+            if !removed.is_empty() {
+                let removed: HashSet<&str> = removed.iter().map(|f| f.path.as_str()).collect();
+                files.retain(|f| !removed.contains(f.path.as_str()));
+            }
+            files.extend(added);
+        }
         self.tidy.after(held.version, held.checkpoint);
         self.held = Some(held);
     }
@@ -275,8 +288,13 @@ impl Writer {
             let write = table.write(rows).with_save_mode(SaveMode::Append).with_commit_properties(properties);
             write.await.map_err(fault)?;
         }
+        self.ordinary_done(held)
+    }
+
+    /// After a change by the table format's own way. Others may have written too: everything new is synced, and the log
+    /// is read anew by the next request.
+    pub(super) fn ordinary_done(&self, held: &Held) -> Result<Attempt, Fault> {
         self.faults.pass("sink.entry-put")?;
-        // Others may have written too: everything new is synced, and the log is read anew by the next request.
         let mut version = held.version + 1;
         while self.folder.look(version)?.is_some() {
             sync_version(&self.folder, version)?;
@@ -286,7 +304,7 @@ impl Writer {
         Ok(Attempt::Ordinary)
     }
 
-    fn outrun(&self) -> Fault {
+    pub(super) fn outrun(&self) -> Fault {
         Fault::external(FaultKind::Sink, format_args!("other writers came first {TRIES} times")).file(&self.folder.name)
     }
 }
@@ -300,24 +318,23 @@ fn put_plain(
     apps: &[(String, i64)],
 ) -> Result<Attempt, Fault> {
     let file = encode(schema, rows)?;
-    let entry = entry(file.as_ref(), apps)?;
-    let staged = folder.stage(file.as_ref().map(|f| (f.name.as_str(), f.bytes.as_slice())), &entry)?;
+    let added: Vec<LiveFile> = file.iter().map(|f| f.file.clone()).collect();
+    let entry = entry(&Reason::Append, &added, &[], apps)?;
+    let staged = folder.stage(file.as_ref().map(|f| (f.file.path.as_str(), f.bytes.as_slice())), &entry)?;
     faults.pass("sink.file-written")?;
     match folder.put_entry(version, &staged)? {
         Put::Done(stamp) => {
             faults.pass("sink.entry-put")?;
-            Ok(Attempt::Done(stamp))
+            Ok(Attempt::Done { stamp, added, removed: Vec::new() })
         }
         Put::Taken => {
-            if let Some(file) = &file {
-                folder.remove_rows(&file.name);
-            }
+            discard(folder, &added);
             Ok(Attempt::Taken)
         }
     }
 }
 
-fn same_table(folder: &Folder, held: &Held, id: &str) -> Result<(), Fault> {
+pub(super) fn same_table(folder: &Folder, held: &Held, id: &str) -> Result<(), Fault> {
     if held.id == id {
         return Ok(());
     }

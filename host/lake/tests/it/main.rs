@@ -7,6 +7,7 @@ mod generate;
 mod joins;
 mod queries;
 mod refused;
+mod replace;
 mod support;
 mod tables;
 mod windows;

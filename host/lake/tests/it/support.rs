@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow_cast::display::array_value_to_string;
@@ -35,6 +36,8 @@ pub struct House {
     pub lake: Arc<WeirLake>,
     faults: Arc<dyn FaultPoints>,
     every: u64,
+    /// How long log entries below a checkpoint stay.
+    retention: Duration,
 }
 
 impl House {
@@ -42,23 +45,35 @@ impl House {
         Self::with(Arc::new(NoFaults), 100)
     }
 
+    /// Log entries below a checkpoint go at once, so a reader that was slower must try again.
     pub fn with(faults: Arc<dyn FaultPoints>, every: u64) -> Self {
-        let folder = TempDir::new().unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let lake = Self::open(&folder, &runtime, &faults, every);
-        Self { folder, runtime, lake, faults, every }
+        Self::keeping(faults, every, Duration::ZERO)
     }
 
-    fn open(folder: &TempDir, runtime: &Runtime, faults: &Arc<dyn FaultPoints>, every: u64) -> Arc<WeirLake> {
+    /// Log entries below a checkpoint stay for a while.
+    pub fn keeping(faults: Arc<dyn FaultPoints>, every: u64, retention: Duration) -> Self {
+        let folder = TempDir::new().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let lake = Self::open(&folder, &runtime, &faults, every, retention);
+        Self { folder, runtime, lake, faults, every, retention }
+    }
+
+    fn open(
+        folder: &TempDir,
+        runtime: &Runtime,
+        faults: &Arc<dyn FaultPoints>,
+        every: u64,
+        retention: Duration,
+    ) -> Arc<WeirLake> {
         let mut config = LakeConfig::new(folder.path().join("lake"), runtime.handle().clone());
         config.checkpoint_every = every;
-        config.log_retention = std::time::Duration::ZERO;
+        config.log_retention = retention;
         WeirLake::open(config, faults.clone()).unwrap()
     }
 
     /// As after a restart of the process.
     pub fn reopen(&mut self) {
-        self.lake = Self::open(&self.folder, &self.runtime, &self.faults, self.every);
+        self.lake = Self::open(&self.folder, &self.runtime, &self.faults, self.every, self.retention);
     }
 
     pub fn plan(&self, ruleset: &Ruleset) -> Arc<dyn Queries> {
@@ -161,6 +176,17 @@ pub fn pinned(stream: &str, def: &str, floor: Time, chunks: Vec<Chunk>) -> Pinne
 
 pub fn inputs(time: Time, streams: Vec<PinnedStream>) -> BatchInputs {
     BatchInputs { time, streams: streams.into_iter().map(|s| (s.stream.stream.clone(), s)).collect() }
+}
+
+/// What Python's deltalake reads of a table: about the table, and its rows.
+pub fn python(table: &std::path::Path) -> (serde_json::Value, Vec<serde_json::Value>) {
+    let python = std::env::var("WEIR_PYTHON").expect("WEIR_PYTHON is not set: run the tests by `cargo xtask test`");
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/python/read_delta.py");
+    let output = std::process::Command::new(python).arg(script).arg(table).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    (lines.next().unwrap(), lines.collect())
 }
 
 /// Each row as its values, joined by `|`.

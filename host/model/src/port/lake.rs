@@ -38,6 +38,22 @@ pub struct Append {
     pub rows: RecordBatch,
 }
 
+/// Rows that take the place of others.
+#[derive(Debug, Clone)]
+pub struct Replace {
+    /// Who replaces, as in [`Append`].
+    pub app: String,
+    /// Which of its changes this is: grows strictly per `app`, as in [`Append`].
+    pub version: i64,
+    /// The new rows, each of them inside of `matching` and `between`. None: the others are only taken away. All have
+    /// one schema.
+    pub rows: Vec<RecordBatch>,
+    /// Rows with all of these are taken away: text column = value. Rows without a value stay.
+    pub matching: Vec<(String, String)>,
+    /// And with this timestamp column in [from, to), if given.
+    pub between: Option<(String, Time, Time)>,
+}
+
 /// One lake table with its one writer.
 ///
 /// Duties: an append is atomic over all its items, and idempotent: items at or below the version that the table holds for
@@ -50,6 +66,9 @@ pub trait Table: Send + Sync {
     fn held<'a>(&'a self, app: &'a str) -> BoxFuture<'a, Result<Option<i64>, Fault>>;
     /// Appends, all in one transaction. Columns that the table lacks are added (nullable); others are refused.
     fn append(&self, items: Vec<Append>) -> BoxFuture<'_, Result<(), Fault>>;
+    /// Takes rows away and adds others, all in one transaction, with the duties of an append. Files whose statistics
+    /// exclude a row that is taken away are not read. Empty `matching` and no `between` mean every row.
+    fn replace(&self, what: Replace) -> BoxFuture<'_, Result<(), Fault>>;
 }
 
 /// Which rows of a bronze table.
