@@ -12,6 +12,7 @@ pub(crate) const INCARNATION: &[u8] = b"\0incarnation";
 pub(crate) const NEXT_RUN: &[u8] = b"\0next-run";
 const SCENARIOS: u8 = 1;
 const DEAD: u8 = 2;
+const PAUSED: u8 = 3;
 const STREAM_META: u8 = 0;
 const STREAM_BRONZE: u8 = 1;
 const STREAM_JOURNAL: u8 = 2;
@@ -78,6 +79,13 @@ pub(crate) fn scenario(id: &ScenarioId) -> Vec<u8> {
 /// `meta`: prefix of all scenarios.
 pub(crate) fn scenarios() -> Vec<u8> {
     vec![SCENARIOS]
+}
+
+/// `meta`: that a scenario is paused.
+pub(crate) fn paused(id: &ScenarioId) -> Vec<u8> {
+    let mut out = vec![PAUSED];
+    out.extend(pair(&id.tenant, &id.scenario));
+    out
 }
 
 /// `meta`: a forgotten run.

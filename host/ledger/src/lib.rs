@@ -169,6 +169,20 @@ impl Ledger for FjallLedger {
         self.client.sweep_forgotten()
     }
 
+    fn paused(&self, id: &ScenarioId) -> Result<Option<Time>, Fault> {
+        let kept = self.core().read(|pinned| pinned.get(Ks::Meta, &keys::paused(id)))?;
+        kept.map(|bytes| codec::decode(&bytes, "since when a scenario is paused")).transpose()
+    }
+
+    fn put_paused(&self, id: &ScenarioId, since: Option<Time>) -> Result<(), Fault> {
+        let key = keys::paused(id);
+        let task = match since {
+            Some(since) => Task::Put { ks: Ks::Meta, key, value: codec::encode(&since)?.into(), durable: true },
+            None => Task::Remove(vec![(Ks::Meta, key)]),
+        };
+        self.ask(task).map(drop)
+    }
+
     fn begin(&self, plan: &Plan) -> Result<u32, Fault> {
         match self.ask(Task::from(plan))? {
             Reply::Attempt(attempt) => Ok(attempt),

@@ -173,6 +173,7 @@ fn count_outputs(source: &impl Source, run: &Run, sink: &SinkId, from: u64, to: 
 
 fn forget(staging: &mut Staging<'_>, id: &ScenarioId) -> Result<Reply, Fault> {
     staging.remove(Ks::Meta, keys::scenario(id));
+    staging.remove(Ks::Meta, keys::paused(id));
     let all = keys::prefixed(&keys::scenario_runs(id));
     // Not by `load_run`: forgetting is the way out for a run that is damaged.
     for (key, value) in staging.scan(Ks::Runs, &all, usize::MAX)? {

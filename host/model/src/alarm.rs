@@ -72,7 +72,8 @@ pub struct AlarmRaise {
 pub enum AlarmStatus {
     /// The condition holds, as far as the last batch could tell.
     Open,
-    /// A source could not be read, so nobody can tell.
+    /// Nobody can tell: a source could not be read, the batch came to no verdict or failed, or the ruleset does not have
+    /// its alarm type any more.
     Stale,
     /// The condition is over. Kept for a while, so that a new raise is a re-open.
     Cleared,
@@ -112,10 +113,18 @@ pub struct AlarmState {
     pub ruleset: Digest,
     /// The latest batch that raised it.
     pub batch: BatchId,
+    /// The highest severity since it was opened (or re-opened last).
+    #[serde(default = "least")]
+    pub peak: Severity,
+}
+
+fn least() -> Severity {
+    Severity::Info
 }
 
 /// What happened to an alarm in a batch. An update of an open alarm with the same severity is no row of
-/// `alarm_events`: count and last_seen move in the current state only.
+/// `alarm_events`: count and last_seen move in the current state only. Status and severity of a current alarm are those
+/// of its latest change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -126,6 +135,8 @@ pub enum AlarmChange {
     Cleared,
     Reopened,
     Stale,
+    /// A stale alarm is open again: it can be told again whether it holds.
+    Fresh,
 }
 
 impl std::fmt::Display for AlarmChange {
@@ -137,6 +148,7 @@ impl std::fmt::Display for AlarmChange {
             Self::Cleared => "cleared",
             Self::Reopened => "reopened",
             Self::Stale => "stale",
+            Self::Fresh => "fresh",
         })
     }
 }

@@ -16,6 +16,8 @@ use crate::time::Time;
 
 /// The output that every scenario has: one row per change of an alarm. Also its table's name.
 pub const ALARM_EVENTS: &str = "alarm_events";
+/// The sink that every scenario has: its current alarms. Also their table's name.
+pub const ALARMS: &str = "alarms";
 /// The output that every scenario and stream has: rows that could not be used. Also its table's name.
 pub const DEAD_LETTERS: &str = "dead_letters";
 
@@ -128,7 +130,7 @@ pub enum Outcome {
     Judged,
     /// The plugin ran and could not judge; nothing auto-clears.
     NoVerdict,
-    /// It failed for good; state is untouched.
+    /// It failed for good; the plugin's state is untouched, and open alarms turn stale.
     Failed(Fault),
 }
 

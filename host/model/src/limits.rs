@@ -42,6 +42,7 @@ pub struct Limits {
     pub rule_bytes: u64,
     pub query_bytes: u64,
     pub asset_bytes: u64,
+    pub current_alarms: u64,
 }
 
 /// Single limits that override others: the `[limits]` of a tenant or a scenario.
@@ -104,7 +105,8 @@ impl Limits {
             compile_time,
             rule_bytes,
             query_bytes,
-            asset_bytes
+            asset_bytes,
+            current_alarms
         )
     }
 }

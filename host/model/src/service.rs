@@ -39,6 +39,8 @@ pub enum ScenarioState {
     Parked,
     /// It does not tick: removed, ended, or no version of it was ever good.
     Stopped,
+    /// It does not tick because an operator paused it.
+    Paused,
 }
 
 /// One scenario.
@@ -65,6 +67,9 @@ pub struct ScenarioStatus {
     pub sinks: Vec<SinkStatus>,
     /// Alarms that are open or stale.
     pub open_alarms: u64,
+    /// Since when an operator keeps it from ticking.
+    #[serde(default)]
+    pub paused: Option<Time>,
 }
 
 /// The plugin of a ruleset.
@@ -233,6 +238,8 @@ pub trait Service: Send + Sync {
     fn unpin(&self, id: &ScenarioId) -> Result<(), Fault>;
     /// Erases a removed scenario.
     fn forget(&self, id: &ScenarioId) -> Result<(), Fault>;
-    /// Lets a parked scenario go on.
+    /// Lets a parked or paused scenario go on.
     fn resume(&self, id: &ScenarioId) -> Result<(), Fault>;
+    /// Keeps a scenario from ticking until it is resumed, also over restarts. A batch that runs is finished.
+    fn pause(&self, id: &ScenarioId) -> Result<(), Fault>;
 }

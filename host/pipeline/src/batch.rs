@@ -18,9 +18,6 @@ use crate::engines::Engines;
 use crate::output;
 use crate::stream::Stream;
 
-/// Most current alarms of one scenario.
-const ALARMS_KEPT: usize = 100_000;
-
 /// The streams that a scenario reads, by name.
 pub type Streams = BTreeMap<Name, Arc<Stream>>;
 
@@ -86,22 +83,11 @@ pub fn execute(
     let ask = Arc::new(Ask::new(plan.clone(), inputs, prepared.clone(), reader, faults.clone()));
     let detection = prepared.detector.detect(ask.clone())?;
     faults.pass("batch.detected").map_err(failure)?;
-    let description = prepared.detector.description();
     let manifest = &prepared.ruleset.manifest;
     let judged = detection.verdict == Verdict::Judged;
-    let changes = alarms::apply(
-        &current,
-        &detection.alarms,
-        alarms::Judgement {
-            scenario: &plan.key.scenario,
-            time: plan.time,
-            batch: plan.id,
-            ruleset: plan.ruleset,
-            quiet_counts: judged && plan.streams.values().all(|pin| pin.read),
-            types: &description.alarms,
-            defs: &manifest.alarms,
-        },
-    );
+    let quiet_counts = judged && plan.streams.values().all(|pin| pin.read);
+    let changes =
+        alarms::apply(&current, &detection.alarms, judgement(&plan, prepared, quiet_counts)).map_err(failure)?;
     let mut outputs = Vec::new();
     for (name, rows) in &detection.outputs {
         if rows.num_rows() > 0 {
@@ -111,9 +97,7 @@ pub fn execute(
     outputs.extend(output::of_events(&plan, &changes.events).map_err(failure)?);
     outputs.extend(output::of_rejects(&plan, &detection.rejects).map_err(failure)?);
     let mut state = ask.state_writes();
-    for (key, alarm) in changes.states {
-        state.push(StateWrite { space: Space::Alarms, key, after: alarm_value(alarm.as_ref()).map_err(failure)? });
-    }
+    state.extend(alarm_writes(changes.states).map_err(failure)?);
     let (query, rule) = ask.micros();
     let micros = StageMicros { plan: 0, query, detect: micros(started), rule };
     let outcome = if judged { Outcome::Judged } else { Outcome::NoVerdict };
@@ -122,17 +106,32 @@ pub fn execute(
     Ok(Executed { commit, log: detection.log, usage: detection.usage })
 }
 
-/// The commit of a batch that failed for good: it has happened, and state is untouched.
-pub fn failed(plan: Plan, fault: Fault, rows_in: u64) -> Commit {
-    Commit {
+/// The commit of a batch that failed for good: it has happened, the plugin's state is untouched, and the `current` alarms
+/// that were open turn stale, because nobody judged them.
+pub fn failed(plan: Plan, prepared: &Prepared, fault: Fault, current: &alarms::Current) -> Result<Commit, Fault> {
+    let changes = alarms::apply(current, &[], judgement(&plan, prepared, false))?;
+    Ok(Commit {
+        outputs: output::of_events(&plan, &changes.events)?.into_iter().collect(),
         plan,
         outcome: Outcome::Failed(fault),
-        state: Vec::new(),
-        events: Vec::new(),
-        outputs: Vec::new(),
-        rows_in,
+        state: alarm_writes(changes.states)?,
+        events: changes.events,
+        rows_in: 0,
         raised: 0,
         micros: StageMicros::default(),
+    })
+}
+
+fn judgement<'a>(plan: &'a Plan, prepared: &'a Prepared, quiet_counts: bool) -> alarms::Judgement<'a> {
+    alarms::Judgement {
+        scenario: &plan.key.scenario,
+        time: plan.time,
+        batch: plan.id,
+        ruleset: plan.ruleset,
+        quiet_counts,
+        types: &prepared.detector.description().alarms,
+        defs: &prepared.ruleset.manifest.alarms,
+        most: prepared.ruleset.limits.current_alarms,
     }
 }
 
@@ -143,7 +142,7 @@ pub fn commit(engines: &Engines, commit: &Commit) -> Result<Digest, Fault> {
 
 /// The alarms of a state.
 pub fn current_alarms(reader: &dyn StateReader) -> Result<alarms::Current, Fault> {
-    let entries = reader.scan(&Space::Alarms, b"", None, ALARMS_KEPT)?;
+    let entries = reader.scan(&Space::Alarms, b"", None, usize::MAX)?;
     entries
         .into_iter()
         .map(|(key, value)| {
@@ -152,6 +151,13 @@ pub fn current_alarms(reader: &dyn StateReader) -> Result<alarms::Current, Fault
             Ok((key, alarm))
         })
         .collect()
+}
+
+fn alarm_writes(states: BTreeMap<Vec<u8>, Option<AlarmState>>) -> Result<Vec<StateWrite>, Fault> {
+    let write = |(key, alarm): (Vec<u8>, Option<AlarmState>)| {
+        Ok(StateWrite { space: Space::Alarms, key, after: alarm_value(alarm.as_ref())? })
+    };
+    states.into_iter().map(write).collect()
 }
 
 fn alarm_value(alarm: Option<&AlarmState>) -> Result<Option<StateValue>, Fault> {

@@ -272,7 +272,7 @@ impl Host {
                         faults.push(fault);
                         break;
                     }
-                    Step::NotDue(_) | Step::Ended => break,
+                    Step::NotDue(_) | Step::Ended | Step::Paused => break,
                 }
             }
         }

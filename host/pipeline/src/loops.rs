@@ -192,7 +192,7 @@ async fn tick(pool: Arc<Pool>, id: ScenarioId) {
             // Not longer than a look: a trigger that was changed, or a scenario that came back, is seen in time.
             Ok(Step::NotDue(at)) => pool.sleep_until(at.min(now.plus(pool.host.pace.look))).await,
             Ok(Step::Waiting(_)) => pool.sleep(Duration::from_millis(50)).await,
-            Ok(Step::Parked(_) | Step::Ended) => pool.sleep(pool.host.pace.look).await,
+            Ok(Step::Parked(_) | Step::Ended | Step::Paused) => pool.sleep(pool.host.pace.look).await,
             Ok(Step::Retry(fault)) => {
                 tracing::warn!(scenario = %id, "batch will be tried again: {fault}");
                 failures += 1;

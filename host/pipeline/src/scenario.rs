@@ -81,6 +81,8 @@ pub enum Step {
     Parked(Fault),
     /// It does not tick any more.
     Ended,
+    /// It does not tick until an operator resumes it.
+    Paused,
 }
 
 impl Scenario {
@@ -124,6 +126,10 @@ impl Scenario {
         let started = Instant::now();
         if inner.ended {
             return Ok(Step::Ended);
+        }
+        if engines.ledger.paused(&self.id)?.is_some() {
+            inner.load(&self.id, engines)?;
+            return Ok(Step::Paused);
         }
         if let Some(parked) = &inner.parked {
             if parked.ruleset == prepared.ruleset.digest {
@@ -271,7 +277,13 @@ impl Inner {
             Next::Retry => Ok(Step::Retry(fault)),
             Next::Park => Ok(self.park(fault, prepared)),
             next @ (Next::Skip | Next::Stop) => {
-                let step = self.committed(engines, &batch::failed(plan, fault, 0), started)?;
+                let reader = engines.ledger.state(&plan.key).and_then(|r| batch::current_alarms(r.as_ref()));
+                let commit = match reader.and_then(|current| batch::failed(plan, prepared, fault, &current)) {
+                    Ok(commit) => commit,
+                    // The ledger cannot be read now, so it could not be written either.
+                    Err(fault) => return Ok(Step::Retry(fault)),
+                };
+                let step = self.committed(engines, &commit, started)?;
                 self.ended = next == Next::Stop && matches!(step, Step::Committed(_));
                 Ok(step)
             }

@@ -191,11 +191,35 @@ impl Service for Host {
     }
 
     fn resume(&self, id: &ScenarioId) -> Result<(), Fault> {
-        let scenario = self.scenario(id).ok_or_else(|| {
-            Fault::tenant(FaultKind::NotFound, format_args!("no scenario {id} is running"))
-                .fix("`weir status` lists them")
-        })?;
-        scenario.resume();
+        let paused = self.engines.ledger.paused(id)?.is_some();
+        if paused {
+            self.engines.ledger.put_paused(id, None)?;
+            tracing::info!(scenario = %id, "resumed");
+        }
+        match self.scenario(id) {
+            Some(scenario) => scenario.resume(),
+            // Nothing runs here, and the next host will find it resumed.
+            None if paused => {}
+            None => {
+                return Err(Fault::tenant(FaultKind::NotFound, format_args!("no scenario {id} is running"))
+                    .fix("`weir status` lists them"));
+            }
+        }
+        Ok(())
+    }
+
+    fn pause(&self, id: &ScenarioId) -> Result<(), Fault> {
+        if self.engines.store.scenario(id).is_none_or(|view| view.removed) {
+            return Err(Fault::tenant(
+                FaultKind::NotFound,
+                format_args!("there is no scenario {id} in the rule store"),
+            )
+            .fix("`weir status` lists them"));
+        }
+        if self.engines.ledger.paused(id)?.is_none() {
+            self.engines.ledger.put_paused(id, Some(self.engines.clock.now()))?;
+            tracing::info!(scenario = %id, "paused");
+        }
         Ok(())
     }
 }
@@ -206,7 +230,9 @@ impl Host {
         let running = self.scenario(&view.id);
         let known = running.clone().unwrap_or_else(|| Arc::new(Scenario::new(view.id.clone())));
         let Shown { head, last: last_batch, parked, fault, ended } = known.shown(engines)?;
+        let paused = engines.ledger.paused(&view.id)?;
         let state = match &view.active {
+            Some(_) if !view.removed && !ended && paused.is_some() => ScenarioState::Paused,
             Some(_) if !view.removed && parked => ScenarioState::Parked,
             Some(_) if !view.removed && !ended => ScenarioState::Running,
             _ => ScenarioState::Stopped,
@@ -228,6 +254,7 @@ impl Host {
             skipped_ticks: head.map_or(0, |h| h.plan.skipped_total),
             sinks: Vec::new(),
             open_alarms: open as u64,
+            paused,
         })
     }
 

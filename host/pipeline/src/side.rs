@@ -95,9 +95,10 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams) -> Result<SideRepor
         }
     }
     let inputs = batch::inputs(&plan, &prepared, streams);
+    let current = batch::current_alarms(reader.as_ref())?;
     let (commit, log, usage) = match batch::execute(plan.clone(), &prepared, inputs, reader, &engines.faults) {
         Ok(done) => (done.commit, done.log, done.usage),
-        Err(failure) => (batch::failed(plan, failure.fault, 0), failure.log, failure.usage),
+        Err(failure) => (batch::failed(plan, &prepared, failure.fault, &current)?, failure.log, failure.usage),
     };
     let mut outputs = BTreeMap::new();
     let mut output_digests = BTreeMap::new();

@@ -187,4 +187,7 @@ impl Service for RemoteService {
     fn resume(&self, id: &ScenarioId) -> Result<(), Fault> {
         self.post(&scenario_path(id, "resume"), &Done {}).map(|Done {}| ())
     }
+    fn pause(&self, id: &ScenarioId) -> Result<(), Fault> {
+        self.post(&scenario_path(id, "pause"), &Done {}).map(|Done {}| ())
+    }
 }

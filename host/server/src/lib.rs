@@ -16,7 +16,7 @@
 //! | `POST /api/v1/query` [`api::QueryAsk`] | `Rows` | yes | yes | no |
 //! | `POST /api/v1/scenarios/TENANT/SCENARIO/batch` [`api::SideAsk`] | `SideReport` | yes | yes | no |
 //! | `POST /api/v1/scenarios/TENANT/SCENARIO/rollback` [`api::RollbackAsk`] | [`api::Pinned`] | yes | yes | no |
-//! | `POST /api/v1/scenarios/TENANT/SCENARIO/{unpin,forget,resume}` | [`api::Done`] | yes | yes | no |
+//! | `POST /api/v1/scenarios/TENANT/SCENARIO/{unpin,forget,resume,pause}` | [`api::Done`] | yes | yes | no |
 //!
 //! [`RemoteService`] is the other end: the same trait, answered over the socket. This crate alone knows the wire.
 //!

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `weir_status_ok` | | 0: the status could not be had, and none of the following is there |
 //! | `weir_scenario_state` | tenant, scenario, state | 1 for the state it is in, 0 for the others |
-//! | `weir_scenario_stalled` | tenant, scenario | 1: it does not tick until somebody acts |
+//! | `weir_scenario_stalled` | tenant, scenario | 1: something is wrong that keeps it from ticking; a paused one is not |
 //! | `weir_scenario_rejected`, `weir_scenario_pending` | tenant, scenario | 1: its folder is not what runs |
 //! | `weir_scenario_last_batch_timestamp_seconds`, `weir_scenario_last_batch_id` | tenant, scenario | T and N |
 //! | `weir_scenario_skipped_ticks_total` | tenant, scenario | grid times that were not run |
@@ -66,8 +66,12 @@ pub(crate) fn text(mut out: String, status: &Result<Status, Fault>) -> String {
 }
 
 fn scenarios(out: &mut String, all: &[ScenarioStatus]) {
-    let states =
-        [("running", ScenarioState::Running), ("parked", ScenarioState::Parked), ("stopped", ScenarioState::Stopped)];
+    let states = [
+        ("running", ScenarioState::Running),
+        ("parked", ScenarioState::Parked),
+        ("stopped", ScenarioState::Stopped),
+        ("paused", ScenarioState::Paused),
+    ];
     let lines = all.iter().flat_map(|s| {
         states.map(|(name, state)| {
             let labels = format!("{{tenant=\"{}\",scenario=\"{}\",state=\"{name}\"}}", s.tenant, s.scenario);

@@ -65,7 +65,8 @@ pub fn router(api: &Api, access: Access) -> Router {
         .route(&of_scenario("rollback"), post(rollback))
         .route(&of_scenario("unpin"), post(unpin))
         .route(&of_scenario("forget"), post(forget))
-        .route(&of_scenario("resume"), post(resume));
+        .route(&of_scenario("resume"), post(resume))
+        .route(&of_scenario("pause"), post(pause));
     if !access.may_act() {
         acts = acts.layer(middleware::from_fn(|_: Request, _: Next| refuse()));
     }
@@ -223,6 +224,9 @@ async fn forget(State(api): State<Api>, id: Whose) -> Answer<Done> {
 }
 async fn resume(State(api): State<Api>, id: Whose) -> Answer<Done> {
     act(&api, id, |s, id| s.resume(id)).await
+}
+async fn pause(State(api): State<Api>, id: Whose) -> Answer<Done> {
+    act(&api, id, |s, id| s.pause(id)).await
 }
 async fn act(api: &Api, id: Whose, does: fn(&dyn Service, &ScenarioId) -> Result<(), Fault>) -> Answer<Done> {
     let id = scenario(id)?;

@@ -97,8 +97,10 @@ pub enum Command {
     Unpin(One),
     /// Erase a removed scenario: batches, outputs, state
     Forget(One),
-    /// Let a parked scenario go on
+    /// Let a parked or paused scenario go on
     Resume(One),
+    /// Keep a scenario from ticking until it is resumed, also over restarts
+    Pause(One),
 }
 
 /// `weir run`.
@@ -239,6 +241,7 @@ mod tests {
             "weir unpin acme/s1",
             "weir forget acme/s1",
             "weir resume acme/s1",
+            "weir pause acme/s1",
         ] {
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());
         }

@@ -44,6 +44,7 @@ pub fn run(cli: &Cli, wiring: &Arc<dyn Wiring>, out: &mut Out<'_>) -> Result<(),
         Command::Unpin(one) => ask::unpin(&*service()?, &one.scenario, out),
         Command::Forget(one) => ask::forget(&*service()?, &one.scenario, out),
         Command::Resume(one) => ask::resume(&*service()?, &one.scenario, out),
+        Command::Pause(one) => ask::pause(&*service()?, &one.scenario, out),
     }
 }
 

@@ -189,6 +189,10 @@ impl Service for Fake {
         self.note(format!("resume {id}"));
         Ok(())
     }
+    fn pause(&self, id: &ScenarioId) -> Result<(), Fault> {
+        self.note(format!("pause {id}"));
+        Ok(())
+    }
 }
 
 /// What was printed.

@@ -316,4 +316,5 @@ forward! {
     unpin(id: &ScenarioId) -> Result<(), Fault>;
     forget(id: &ScenarioId) -> Result<(), Fault>;
     resume(id: &ScenarioId) -> Result<(), Fault>;
+    pause(id: &ScenarioId) -> Result<(), Fault>;
 }

@@ -35,7 +35,7 @@ const fn pair(limit: &'static str, at: u64, obeys: &'static str, violates: &'sta
     Pair { limit, at, obeys, violates, kind }
 }
 
-const PAIRS: [Pair; 11] = [
+const PAIRS: [Pair; 12] = [
     pair("cpu_fuel", 10_000_000, "do = 'spin'\nrounds = 100_000", "do = 'spin'", FaultKind::Cpu),
     pair(
         "memory_bytes",
@@ -61,6 +61,7 @@ const PAIRS: [Pair; 11] = [
     pair("handles", 50, "do = 'handles'\ncount = 40", "do = 'handles'\ncount = 51", FaultKind::Resources),
     pair("output_rows", 100, "do = 'return-big'\nrows = 100", "do = 'return-big'\nrows = 101", FaultKind::Output),
     pair("alarms", 20, "do = 'alarms'\ncount = 20", "do = 'alarms'\ncount = 21", FaultKind::Alarms),
+    pair("current_alarms", 20, "do = 'alarms'\ncount = 20", "do = 'alarms'\ncount = 21", FaultKind::Alarms),
     pair(
         "alarm_bytes",
         1_000,

@@ -64,6 +64,7 @@ fn alarms_are_those_of_live_state() {
         quiet: 0,
         ruleset: Digest::of(b"ruleset"),
         batch: BatchId(1),
+        peak: Severity::Major,
     };
     // More than a page of the scan inside.
     let alarms: Vec<_> = (0..1500).map(|id| alarm("high", id)).collect();
@@ -81,4 +82,23 @@ fn alarms_are_those_of_live_state() {
     assert_eq!(found, alarms);
     let nobody = "t/other".parse().expect("a scenario");
     assert_eq!(ledger.alarms(&nobody).expect("read"), []);
+}
+
+#[test]
+fn a_pause_survives_and_ends_with_resume_or_forget() {
+    let dir = folder();
+    let (one, other) = (live("t/s").scenario, live("t/other").scenario);
+    let ledger = open(dir.path());
+    assert_eq!(ledger.paused(&one).expect("read"), None);
+    for id in [&one, &other] {
+        ledger.put_paused(id, Some(minute(3))).expect("kept");
+    }
+    drop(ledger);
+    let ledger = open(dir.path());
+    assert_eq!(ledger.paused(&one).expect("read"), Some(minute(3)));
+    ledger.put_paused(&one, None).expect("taken away");
+    assert_eq!(ledger.paused(&one).expect("read"), None);
+    assert_eq!(ledger.paused(&other).expect("read"), Some(minute(3)));
+    ledger.forget(&other).expect("forgotten");
+    assert_eq!(ledger.paused(&other).expect("read"), None);
 }

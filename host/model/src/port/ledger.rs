@@ -35,8 +35,12 @@ pub trait Ledger: Send + Sync {
     fn scenario(&self, id: &ScenarioId) -> Result<Incarnation, Fault>;
     /// All scenarios the ledger knows.
     fn scenarios(&self) -> Result<Vec<ScenarioId>, Fault>;
-    /// Erases everything of a scenario: batches, outputs, cursors, state.
+    /// Erases everything of a scenario: batches, outputs, cursors, state, and that it is paused.
     fn forget(&self, id: &ScenarioId) -> Result<(), Fault>;
+    /// Since when an operator keeps the scenario from ticking; none: nobody does.
+    fn paused(&self, id: &ScenarioId) -> Result<Option<Time>, Fault>;
+    /// Keeps it.
+    fn put_paused(&self, id: &ScenarioId, since: Option<Time>) -> Result<(), Fault>;
 
     /// Notes that the batch is about to be tried and returns which attempt it is, from 1. Survives a crash of the
     /// process, need not survive one of the machine.

@@ -7,9 +7,10 @@ use weir_model::alarm::{AlarmAction, AlarmChange, AlarmEvent, AlarmRaise, AlarmS
 use weir_model::batch::alarm_key;
 use weir_model::port::AlarmType;
 use weir_model::ruleset::AlarmDef;
-use weir_model::{BatchId, Digest, Name, ScenarioId, Time};
+use weir_model::{BatchId, Digest, Fault, FaultKind, Name, ScenarioId, Severity, Time};
 
-/// How long a cleared alarm is remembered, so that a new raise is a re-open.
+/// How long a cleared alarm is remembered, so that a new raise is a re-open; and how long after it was last seen an alarm
+/// stays stale whose type the ruleset does not have any more, before it is cleared.
 pub const CLEARED_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// The batch that raises and clears.
@@ -23,12 +24,22 @@ pub struct Judgement<'a> {
     pub batch: BatchId,
     /// What it ran on.
     pub ruleset: Digest,
-    /// Whether silence counts: the plugin judged, and every source was read past its window's end.
+    /// Whether silence counts: the plugin judged, and every source was read past its window's end. Never of a batch that
+    /// failed.
     pub quiet_counts: bool,
     /// Alarm types of the plugin.
     pub types: &'a [AlarmType],
     /// Their settings.
     pub defs: &'a BTreeMap<Name, AlarmDef>,
+    /// Most alarms that are kept, `limits.current_alarms`.
+    pub most: u64,
+}
+
+impl Judgement<'_> {
+    /// Whether the plugin can still raise an alarm of this type and key.
+    fn declares(&self, state: &AlarmState) -> bool {
+        self.types.iter().any(|t| t.name == state.name && t.key == state.key_names)
+    }
 }
 
 /// Current alarms by their state key.
@@ -43,8 +54,9 @@ pub struct Changes {
     pub events: Vec<AlarmEvent>,
 }
 
-/// Applies a batch. When one batch names an alarm several times, the last one counts.
-pub fn apply(current: &Current, said: &[AlarmRaise], by: Judgement<'_>) -> Changes {
+/// Applies a batch; one that failed says nothing. When a batch names an alarm several times, the last one counts. The
+/// fault is the tenant's: more alarms than are kept.
+pub fn apply(current: &Current, said: &[AlarmRaise], by: Judgement<'_>) -> Result<Changes, Fault> {
     let mut last: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     for (i, raise) in said.iter().enumerate() {
         last.insert(alarm_key(raise.name.as_str(), &raise.key), i);
@@ -79,7 +91,40 @@ pub fn apply(current: &Current, said: &[AlarmRaise], by: Judgement<'_>) -> Chang
             }
         }
     }
-    changes
+    bound(current, &mut changes, by.most)?;
+    Ok(changes)
+}
+
+/// Forgets the alarms that were cleared first, where there are more than may be kept.
+fn bound(current: &Current, changes: &mut Changes, most: u64) -> Result<(), Fault> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let (new, gone) = (
+        changes.states.iter().filter(|(k, s)| s.is_some() && !current.contains_key(*k)).count(),
+        changes.states.iter().filter(|(k, s)| s.is_none() && current.contains_key(*k)).count(),
+    );
+    let over = (current.len() + new - gone).saturating_sub(most);
+    if new == 0 || over == 0 {
+        return Ok(());
+    }
+    let after = |key: &Vec<u8>| changes.states.get(key).map_or_else(|| current.get(key), Option::as_ref);
+    let keys = current.keys().chain(changes.states.keys().filter(|k| !current.contains_key(*k)));
+    let mut cleared: Vec<(Option<Time>, Vec<u8>)> = keys
+        .filter_map(|key| Some((after(key)?, key)))
+        .filter(|(state, _)| state.status == AlarmStatus::Cleared)
+        .map(|(state, key)| (state.cleared_at, key.clone()))
+        .collect();
+    if cleared.len() < over {
+        let open = most + over - cleared.len();
+        return Err(Fault::tenant(
+            FaultKind::Alarms,
+            format_args!("{open} alarms of the scenario would be open or stale, and the limit is {most}"),
+        )
+        .field("current_alarms")
+        .fix("raise alarms with fewer different keys, clear them, or raise limits.current_alarms in scenario.toml and tenant.toml"));
+    }
+    cleared.sort();
+    changes.states.extend(cleared.into_iter().take(over).map(|(_, key)| (key, None)));
+    Ok(())
 }
 
 fn take(
@@ -118,7 +163,7 @@ fn event(
 fn raised(
     before: Option<&AlarmState>,
     raise: &AlarmRaise,
-    severity: weir_model::Severity,
+    severity: Severity,
     by: Judgement<'_>,
 ) -> Option<(AlarmState, Option<AlarmChange>)> {
     let change = match before {
@@ -126,6 +171,7 @@ fn raised(
         Some(s) if s.status == AlarmStatus::Cleared => Some(AlarmChange::Reopened),
         Some(s) if severity > s.severity => Some(AlarmChange::Escalated),
         Some(s) if severity < s.severity => Some(AlarmChange::Lowered),
+        Some(s) if s.status == AlarmStatus::Stale => Some(AlarmChange::Fresh),
         Some(_) => None,
     };
     let goes_on = before.filter(|s| s.status != AlarmStatus::Cleared);
@@ -141,10 +187,11 @@ fn raised(
         opened_at: goes_on.map_or(by.time, |s| s.opened_at),
         last_seen: by.time,
         cleared_at: None,
-        count: goes_on.map_or(1, |s| s.count + 1),
+        count: goes_on.map_or(1, |s| s.count.saturating_add(1)),
         quiet: 0,
         ruleset: by.ruleset,
         batch: by.batch,
+        peak: goes_on.map_or(severity, |s| s.peak.max(s.severity).max(severity)),
     };
     Some((after, change))
 }
@@ -183,46 +230,56 @@ fn unnamed(state: &AlarmState, by: Judgement<'_>) -> Unnamed {
             let since = state.cleared_at.unwrap_or(state.last_seen);
             if by.time.since(since) > CLEARED_KEPT { Unnamed::Forget } else { Unnamed::Keep }
         }
-        AlarmStatus::Open if !by.quiet_counts => {
-            let mut after = state.clone();
-            after.status = AlarmStatus::Stale;
-            Unnamed::Becomes(Box::new(after), Some(AlarmChange::Stale))
+        // Nobody will ever raise or clear it. It is not known to be over, so it does not clear at once; and it must not
+        // stay for ever.
+        _ if !by.declares(state) && by.time.since(state.last_seen) > CLEARED_KEPT => becomes(cleared(state, None, by)),
+        AlarmStatus::Stale if !by.quiet_counts || !by.declares(state) => Unnamed::Keep,
+        AlarmStatus::Open if !by.quiet_counts || !by.declares(state) => {
+            let after = AlarmState { status: AlarmStatus::Stale, ..state.clone() };
+            becomes(Some((after, Some(AlarmChange::Stale))))
         }
-        AlarmStatus::Stale if !by.quiet_counts => Unnamed::Keep,
         AlarmStatus::Open | AlarmStatus::Stale => {
             let mut after = state.clone();
             after.status = AlarmStatus::Open;
             after.quiet = state.quiet.saturating_add(1);
             let clear_after = by.defs.get(&state.name).and_then(|d| d.clear_after);
-            if clear_after.is_some_and(|n| after.quiet >= n)
-                && let Some((after, change)) = cleared(&after, None, by)
-            {
-                return Unnamed::Becomes(Box::new(after), change);
+            if clear_after.is_some_and(|n| after.quiet >= n) {
+                return becomes(cleared(&after, None, by));
             }
-            Unnamed::Becomes(Box::new(after), None)
+            let change = (state.status == AlarmStatus::Stale).then_some(AlarmChange::Fresh);
+            becomes(Some((after, change)))
         }
     }
+}
+
+fn becomes(step: Option<(AlarmState, Option<AlarmChange>)>) -> Unnamed {
+    step.map_or(Unnamed::Keep, |(after, change)| Unnamed::Becomes(Box::new(after), change))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use weir_model::Severity;
 
     struct World {
         current: Current,
         time: i64,
         defs: BTreeMap<Name, AlarmDef>,
+        /// Names of the key's fields of the type `errors`; none: the ruleset does not have it.
+        key: Option<&'static str>,
+        most: u64,
     }
 
     impl World {
         fn new(clear_after: Option<u32>) -> Self {
             let defs = BTreeMap::from([(Name::new("errors").unwrap(), AlarmDef { clear_after })]);
-            Self { current: Current::new(), time: 0, defs }
+            Self { current: Current::new(), time: 0, defs, key: Some("router"), most: 100 }
         }
         /// One batch a minute; answers the changes as words.
         fn batch(&mut self, said: &[(&str, AlarmAction)], quiet_counts: bool) -> Vec<String> {
+            self.try_batch(said, quiet_counts).unwrap()
+        }
+        fn try_batch(&mut self, said: &[(&str, AlarmAction)], quiet_counts: bool) -> Result<Vec<String>, Fault> {
             self.time += 60_000_000;
             let said: Vec<AlarmRaise> = said
                 .iter()
@@ -235,7 +292,11 @@ mod tests {
                     because: Vec::new(),
                 })
                 .collect();
-            let types = [AlarmType { name: Name::new("errors").unwrap(), key: vec!["router".into()] }];
+            let types: Vec<AlarmType> = self
+                .key
+                .map(|key| AlarmType { name: Name::new("errors").unwrap(), key: vec![key.into()] })
+                .into_iter()
+                .collect();
             let scenario: ScenarioId = "t/s".parse().unwrap();
             let changes = apply(
                 &self.current,
@@ -248,15 +309,16 @@ mod tests {
                     quiet_counts,
                     types: &types,
                     defs: &self.defs,
+                    most: self.most,
                 },
-            );
+            )?;
             for (key, state) in changes.states {
                 match state {
                     Some(state) => self.current.insert(key, state),
                     None => self.current.remove(&key),
                 };
             }
-            changes.events.iter().map(|e| format!("{} {}", e.alarm.key[0], e.change)).collect()
+            Ok(changes.events.iter().map(|e| format!("{} {}", e.alarm.key[0], e.change)).collect())
         }
         fn only(&self) -> &AlarmState {
             self.current.values().next().unwrap()
@@ -334,5 +396,67 @@ mod tests {
         let mut w = World::new(Some(1));
         assert_eq!(w.batch(&[("a", WARNING), ("b", CRITICAL), ("a", CRITICAL)], true), ["b opened", "a opened"]);
         assert_eq!(w.batch(&[("b", CRITICAL)], true), ["a cleared"]);
+    }
+
+    #[test]
+    fn a_stale_alarm_is_fresh_again_when_it_is_raised_or_when_silence_counts_again() {
+        let mut w = World::new(Some(2));
+        w.batch(&[("a", WARNING)], true);
+        assert_eq!(w.batch(&[], false), ["a stale"]);
+        assert_eq!(w.batch(&[("a", WARNING)], false), ["a fresh"]);
+        assert_eq!((w.only().status, w.only().count, w.only().quiet), (AlarmStatus::Open, 2, 0));
+        assert_eq!(w.batch(&[], false), ["a stale"]);
+        assert_eq!(w.batch(&[("a", CRITICAL)], true), ["a escalated"]);
+        assert_eq!(w.batch(&[], false), ["a stale"]);
+        assert_eq!(w.batch(&[], true), ["a fresh"]);
+        assert_eq!((w.only().status, w.only().quiet), (AlarmStatus::Open, 1));
+        // The batch that could not tell neither counts as quiet nor begins the count again.
+        assert_eq!(w.batch(&[], false), ["a stale"]);
+        assert_eq!(w.batch(&[], true), ["a cleared"]);
+    }
+
+    #[test]
+    fn the_peak_is_the_highest_severity_since_it_was_opened() {
+        let mut w = World::new(None);
+        w.batch(&[("a", WARNING)], true);
+        w.batch(&[("a", CRITICAL)], true);
+        w.batch(&[("a", WARNING)], true);
+        assert_eq!((w.only().severity, w.only().peak), (Severity::Warning, Severity::Critical));
+        w.batch(&[("a", AlarmAction::Clear)], true);
+        assert_eq!(w.only().peak, Severity::Critical);
+        w.batch(&[("a", WARNING)], true);
+        assert_eq!(w.only().peak, Severity::Warning);
+    }
+
+    #[test]
+    fn a_type_that_a_swap_takes_away_leaves_stale_alarms_that_are_cleared_after_a_day() {
+        let mut w = World::new(Some(1));
+        w.batch(&[("a", WARNING)], true);
+        w.key = None;
+        assert_eq!(w.batch(&[], true), ["a stale"]);
+        assert_eq!(w.batch(&[], true), Vec::<String>::new());
+        w.key = Some("router");
+        assert_eq!(w.batch(&[("a", WARNING)], true), ["a fresh"]);
+        w.key = Some("host");
+        assert_eq!(w.batch(&[], true), ["a stale"], "no alarm of the new type has this key");
+        w.time += 24 * 3_600_000_000;
+        assert_eq!(w.batch(&[], false), ["a cleared"]);
+    }
+
+    #[test]
+    fn the_oldest_cleared_ones_make_room_and_open_ones_are_bounded() {
+        let mut w = World::new(None);
+        w.most = 3;
+        w.batch(&[("a", WARNING), ("b", WARNING), ("c", WARNING)], true);
+        let fault = w.try_batch(&[("d", WARNING)], true).unwrap_err();
+        assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::Alarms, Some("current_alarms")));
+        assert!(fault.message.starts_with("4 alarms"), "{fault}");
+        w.batch(&[("b", AlarmAction::Clear)], true);
+        w.batch(&[("c", AlarmAction::Clear)], true);
+        assert_eq!(w.batch(&[("d", WARNING)], true), ["d opened"]);
+        let keys: Vec<&str> = w.current.values().map(|s| s.key[0].as_str()).collect();
+        assert_eq!(keys, ["a", "c", "d"]);
+        w.most = 2;
+        assert_eq!(w.batch(&[("a", CRITICAL)], true), ["a escalated"], "a lower limit stops new ones only");
     }
 }

@@ -79,7 +79,7 @@ fn loopback_shows_and_does_not_act() {
             assert_eq!(request(at, first, &[LOCAL], "").status, 200, "{first}");
         }
         let body = r#"{"tenant": "acme", "sql": "select 1", "at": "2026-11-30T12:01:00Z"}"#;
-        for what in ["batch", "rollback", "unpin", "forget", "resume"] {
+        for what in ["batch", "rollback", "unpin", "forget", "resume", "pause"] {
             let first = format!("POST /api/v1/scenarios/acme/s1/{what}");
             assert_eq!(request(at, &first, &[LOCAL], body).status, 403, "{what}");
         }

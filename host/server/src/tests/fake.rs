@@ -178,4 +178,7 @@ impl Service for Fake {
     fn resume(&self, id: &ScenarioId) -> Result<(), Fault> {
         self.answer(format!("resume {id}"), ())
     }
+    fn pause(&self, id: &ScenarioId) -> Result<(), Fault> {
+        self.answer(format!("pause {id}"), ())
+    }
 }

@@ -62,6 +62,7 @@ fn every_call_goes_through_the_socket_and_back() {
         assert_eq!(host.unpin(&id()), Ok(()));
         assert_eq!(host.forget(&id()), Ok(()));
         assert_eq!(host.resume(&id()), Ok(()));
+        assert_eq!(host.pause(&id()), Ok(()));
         assert!(host.ready().ready);
     });
     let x = Digest::of(b"x").short();
@@ -82,6 +83,7 @@ fn every_call_goes_through_the_socket_and_back() {
             "unpin acme/s1",
             "forget acme/s1",
             "resume acme/s1",
+            "pause acme/s1",
         ]
     );
 }

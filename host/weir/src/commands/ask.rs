@@ -150,6 +150,9 @@ pub(super) fn forget(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) 
 pub(super) fn resume(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {
     act(service.resume(id), id, "resumed", out)
 }
+pub(super) fn pause(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {
+    act(service.pause(id), id, "paused", out)
+}
 fn act(acted: Result<(), Fault>, id: &ScenarioId, done: &str, out: &mut Out<'_>) -> Done {
     acted?;
     if out.json {

@@ -30,7 +30,8 @@ fn change(event: &AlarmEvent) -> String {
             format!("{} from {before}", event.change)
         }
         (AlarmChange::Reopened, _) => "opened again".to_owned(),
-        (AlarmChange::Stale, _) => "stale: a source cannot be read".to_owned(),
+        (AlarmChange::Stale, _) => "stale: nobody can tell whether it holds".to_owned(),
+        (AlarmChange::Fresh, _) => "no longer stale".to_owned(),
         (change, _) => change.to_string(),
     }
 }

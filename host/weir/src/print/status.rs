@@ -81,6 +81,7 @@ fn state(state: ScenarioState) -> &'static str {
         ScenarioState::Running => "running",
         ScenarioState::Parked => "parked",
         ScenarioState::Stopped => "stopped",
+        ScenarioState::Paused => "paused",
     }
 }
 
@@ -115,6 +116,7 @@ fn scenario_troubles(s: &ScenarioStatus) -> Vec<(String, String)> {
         s.fault.as_ref().map(|f| held(state(s.state), f)),
         s.rejected.as_ref().map(|n| notice("rejected", n)),
         s.pending.as_ref().map(|n| notice("pending", n)),
+        s.paused.map(|since| format!("paused since {since}; 'weir resume {id}' lets it go on")),
         s.pinned.map(|d| format!("pinned to {}; 'weir unpin {id}' undoes it", d.short())),
     ];
     let sinks = s.sinks.iter().filter_map(|sink| {

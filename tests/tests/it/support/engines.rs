@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_lake::{LakeConfig, WeirLake};
 use weir_ledger::{FjallLedger, LedgerConfig};
 use weir_model::port::{History, RuleStore, Sources};
-use weir_model::{Clock, Fault, FaultPoints};
+use weir_model::{Clock, Fault, FaultPoints, RunKey, SinkId};
 use weir_pipeline::{Engines, Host, Pace};
 
 /// A host and the engines that a test looks at.
@@ -14,6 +14,13 @@ pub struct Opened {
     pub host: Arc<Host>,
     pub ledger: Arc<FjallLedger>,
     pub lake: Arc<WeirLake>,
+}
+
+impl Opened {
+    /// A sink of the live run of the scenario `t/s`.
+    pub fn sink(&self, output: &str) -> SinkId {
+        SinkId { key: RunKey::live("t/s".parse().unwrap()), output: output.parse().unwrap() }
+    }
 }
 
 /// Opens ledger and lake below `data`, with the store and sources that are given.

@@ -94,7 +94,8 @@ impl Source for Counting {
     }
 }
 
-struct AsIs;
+/// Rows that need no decoding.
+pub struct AsIs;
 impl Decode for AsIs {
     fn decode(&self, polled: Polled) -> Result<Decoded, Fault> {
         match polled.payload {
@@ -190,36 +191,49 @@ impl Queries for InputOnly {
     }
 }
 
-/// A store with one scenario `t/s` on one stream `t/events`, which never changes.
+/// A store with one scenario `t/s` on one stream `t/events`. Its first ruleset is active until another one is.
 pub struct OneScenario {
-    prepared: Arc<Prepared>,
+    rulesets: Mutex<(Vec<Arc<Prepared>>, usize)>,
     stream: Arc<StreamDef>,
 }
 
 impl OneScenario {
     /// `manifest` is put behind the plugin, trigger and input that the scenario has anyway.
     pub fn new(manifest: &str, detector: Arc<dyn Detector>) -> Arc<Self> {
+        let stream = Arc::new(counting_stream());
+        let one = Arc::new(Self { rulesets: Mutex::default(), stream });
+        one.add(manifest, detector);
+        one
+    }
+    /// Adds a ruleset to the history.
+    pub fn add(&self, manifest: &str, detector: Arc<dyn Detector>) {
         let text = format!(
             "plugin = \"none\"\ntrigger = {{ interval = \"1m\" }}\n{manifest}\n[inputs.events]\nmode = \"new\"\n"
         );
         let manifest: Manifest = toml::from_str(&text).unwrap();
-        let scenario: ScenarioId = "t/s".parse().unwrap();
-        let stream = Arc::new(counting_stream());
         let ruleset = Arc::new(Ruleset {
             digest: Digest::of(text.as_bytes()),
-            scenario,
+            scenario: "t/s".parse().unwrap(),
             files: BTreeMap::new(),
             content: BTreeMap::new(),
             manifest,
             tenant: TenantConfig::default(),
-            streams: BTreeMap::from([(name("events"), (*stream).clone())]),
+            streams: BTreeMap::from([(name("events"), (*self.stream).clone())]),
             limits: Limits::default(),
         });
         let prepared = Arc::new(Prepared { ruleset, detector, rules: Arc::new(NoRules), queries: Arc::new(InputOnly) });
-        Arc::new(Self { prepared, stream })
+        self.rulesets.lock().unwrap().0.push(prepared);
+    }
+    /// Makes the one that was added n-th (from 0) what batches run on.
+    pub fn activate(&self, n: usize) {
+        self.rulesets.lock().unwrap().1 = n;
+    }
+    fn active(&self) -> Arc<Prepared> {
+        let rulesets = self.rulesets.lock().unwrap();
+        rulesets.0[rulesets.1].clone()
     }
     pub fn id(&self) -> ScenarioId {
-        self.prepared.ruleset.scenario.clone()
+        self.active().ruleset.scenario.clone()
     }
 }
 
@@ -228,7 +242,7 @@ impl RuleStore for OneScenario {
     fn scenarios(&self) -> Vec<ScenarioView> {
         vec![ScenarioView {
             id: self.id(),
-            active: Some(self.prepared.clone()),
+            active: Some(self.active()),
             active_since: Some(Time::EPOCH),
             pending: None,
             rejected: None,
@@ -247,8 +261,10 @@ impl RuleStore for OneScenario {
             rejected: None,
         }]
     }
-    fn stored(&self, _id: &ScenarioId, _digest: Digest) -> Result<Arc<Prepared>, Fault> {
-        Ok(self.prepared.clone())
+    fn stored(&self, id: &ScenarioId, digest: Digest) -> Result<Arc<Prepared>, Fault> {
+        let rulesets = self.rulesets.lock().unwrap();
+        let found = rulesets.0.iter().find(|p| p.ruleset.digest == digest);
+        found.cloned().ok_or_else(|| Fault::internal(format_args!("{id} never had this ruleset")))
     }
     fn epoch(&self) -> u64 {
         1

@@ -148,6 +148,8 @@ fn a_ruleset_is_named_by_the_beginning_of_its_digest() {
 fn actions_say_what_they_did() {
     let (exit, printed) = weir("weir resume acme/s1 --data {data}", fake());
     assert_eq!((exit, printed.stdout().as_str()), (Exit::Done, "acme/s1 is resumed\n"));
+    let (exit, printed) = weir("weir pause acme/s1 --data {data}", fake());
+    assert_eq!((exit, printed.stdout().as_str()), (Exit::Done, "acme/s1 is paused\n"));
     let (_, printed) = weir("weir unpin acme/s1 --json --data {data}", fake());
     assert_eq!(printed.objects()[0], json!({"tenant": "acme", "scenario": "s1", "done": "unpinned"}));
     let (exit, printed) = weir("weir forget acme/s1 --data {data}", fake());

@@ -1,0 +1,111 @@
+//! `weir pause` and `weir resume` on a host with a real ledger.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use weir_model::port::Ledger;
+use weir_model::service::{ScenarioState, Service};
+use weir_model::{BatchId, Clock, Fault, FaultKind, NoFaults, RunKey, Time, VirtualClock};
+use weir_pipeline::scenario::Step;
+
+use crate::support::engines::{Opened, open};
+use crate::support::fakes::{CountingSources, OneScenario, quick_folder, summing};
+
+struct World {
+    dir: TempDir,
+    clock: VirtualClock,
+    runtime: Runtime,
+    store: Arc<OneScenario>,
+}
+
+impl World {
+    fn new(manifest: &str) -> Self {
+        Self {
+            dir: quick_folder(),
+            clock: VirtualClock::new(Time(90_000_000)),
+            runtime: Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap(),
+            store: OneScenario::new(manifest, summing()),
+        }
+    }
+    fn open(&self) -> Opened {
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let (runtime, sources) = (self.runtime.handle().clone(), Arc::new(CountingSources));
+        let opened = open(self.dir.path(), clock, runtime, Arc::new(NoFaults), sources, self.store.clone()).unwrap();
+        opened.host.reconcile().unwrap();
+        opened
+    }
+    fn step(&self, opened: &Opened) -> Step {
+        opened.host.step(&self.store.id()).unwrap()
+    }
+    fn batches(&self, opened: &Opened) -> usize {
+        let mut n = 0;
+        loop {
+            match self.step(opened) {
+                Step::Committed(_) => n += 1,
+                Step::NotDue(_) => return n,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_paused_scenario_does_not_tick_over_a_restart_and_then_goes_on_as_after_downtime() {
+    let world = World::new("");
+    let id = world.store.id();
+    let opened = world.open();
+    assert_eq!(world.batches(&opened), 1);
+    opened.host.pause(&id).unwrap();
+    for _ in 0..2 {
+        world.clock.advance(Duration::from_secs(60));
+        assert_eq!(world.step(&opened), Step::Paused);
+    }
+    let status = opened.host.status().unwrap().scenarios.remove(0);
+    assert_eq!((status.state, status.paused), (ScenarioState::Paused, Some(Time(90_000_000))));
+    assert_eq!(status.last_batch.unwrap().id, BatchId(1));
+    drop(opened);
+
+    let opened = world.open();
+    world.clock.advance(Duration::from_secs(60));
+    assert_eq!(world.step(&opened), Step::Paused);
+    opened.host.pause(&id).unwrap();
+    let since = opened.host.status().unwrap().scenarios[0].paused;
+    assert_eq!(since, Some(Time(90_000_000)), "still since the first time");
+    assert_eq!(opened.host.once().unwrap(), Vec::<Fault>::new(), "a pause is no fault");
+
+    opened.host.resume(&id).unwrap();
+    assert_eq!(world.batches(&opened), 1);
+    let head = opened.ledger.head(&RunKey::live(id)).unwrap().unwrap();
+    // It was paused in minute 1 and resumed in minute 4: the ticks of minutes 2 and 3 were left out.
+    assert_eq!((head.plan.id, head.plan.time), (BatchId(2), Time(240_000_000)));
+    let skipped = head.plan.skipped.unwrap();
+    assert_eq!((skipped.first, skipped.last, skipped.count), (Time(120_000_000), Time(180_000_000), 2));
+    let status = opened.host.status().unwrap().scenarios.remove(0);
+    assert_eq!((status.state, status.paused, status.skipped_ticks), (ScenarioState::Running, None, 2));
+}
+
+#[test]
+fn after_a_pause_catch_up_all_makes_up_for_every_tick() {
+    let world = World::new("catch_up = \"all\"");
+    let opened = world.open();
+    assert_eq!(world.batches(&opened), 1);
+    opened.host.pause(&world.store.id()).unwrap();
+    world.clock.advance(Duration::from_secs(240));
+    assert_eq!(world.step(&opened), Step::Paused);
+    opened.host.resume(&world.store.id()).unwrap();
+    assert_eq!(world.batches(&opened), 4);
+}
+
+#[test]
+fn what_is_not_there_is_neither_paused_nor_resumed() {
+    let world = World::new("");
+    let opened = world.open();
+    let other = "t/other".parse().unwrap();
+    for result in [opened.host.pause(&other), opened.host.resume(&other)] {
+        let fault = result.unwrap_err();
+        assert_eq!(fault.kind, FaultKind::NotFound);
+        assert!(fault.message.contains("t/other") && fault.fix.is_some(), "{fault}");
+    }
+}
