@@ -10,6 +10,7 @@ mod error;
 mod generate;
 mod normalise;
 mod query;
+mod reference;
 mod table;
 
 use std::fmt;

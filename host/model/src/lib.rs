@@ -13,6 +13,7 @@ pub mod faultpoint;
 pub mod id;
 pub mod limits;
 pub mod port;
+pub mod rows;
 pub mod ruleset;
 pub mod service;
 pub mod stream;

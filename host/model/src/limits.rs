@@ -43,6 +43,7 @@ pub struct Limits {
     pub query_bytes: u64,
     pub asset_bytes: u64,
     pub current_alarms: u64,
+    pub table_bytes: u64,
 }
 
 /// Single limits that override others: the `[limits]` of a tenant or a scenario.
@@ -106,7 +107,8 @@ impl Limits {
             rule_bytes,
             query_bytes,
             asset_bytes,
-            current_alarms
+            current_alarms,
+            table_bytes
         )
     }
 }

@@ -4,7 +4,7 @@
 //! <store>/<tenant>/tenant.toml                   TenantConfig
 //! <store>/<tenant>/streams/NAME.toml             StreamDef
 //! <store>/<tenant>/<scenario>/scenario.toml      Manifest
-//!                             plugins/*.wasm  rules/*.json  queries/*.sql  assets/*
+//!                             plugins/*.wasm  rules/*.json  queries/*.sql  tables/*.{csv,json,parquet}  assets/*
 //! ```
 
 use std::collections::BTreeMap;
@@ -95,6 +95,9 @@ pub struct Manifest {
     /// `reset`: accept a plugin with another state schema version, starting on empty state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StatePolicy>,
+    /// Reference tables, which queries read under these names beside streams and table parameters.
+    #[serde(default)]
+    pub tables: BTreeMap<Name, TableDef>,
 }
 
 fn default_attempts() -> u32 {
@@ -191,6 +194,22 @@ pub struct QueryDef {
     /// lies before the hot window is then read from the bronze table. A stream without bounds is read as its hot window.
     #[serde(default)]
     pub bounds: BTreeMap<Name, [Name; 2]>,
+}
+
+/// A reference table: rows that change seldom, read whole. Either `file` or `lake`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableDef {
+    /// Path of a file in the scenario's folder: `.csv` with a header row, `.json` (an array of objects, or an object a
+    /// line) or `.parquet`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// A Delta table of this tenant, read at the latest version that there is when a batch is planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lake: Option<Name>,
+    /// Columns that are read, by name. A parquet file may go without: then it has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Columns>,
 }
 
 /// Where an output goes.

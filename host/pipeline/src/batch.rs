@@ -33,6 +33,7 @@ pub struct Executed {
 }
 
 /// Step 1: pins everything that the batch is a function of. `read`: which sources were read to their end just before.
+/// A reference table that cannot be read is a fault, and the batch has not begun.
 pub fn plan(
     key: RunKey,
     due: Due,
@@ -40,23 +41,24 @@ pub fn plan(
     head: Option<&BatchRecord>,
     streams: &Streams,
     read: &BTreeMap<Name, bool>,
-) -> Plan {
+) -> Result<Plan, Fault> {
+    let tables = prepared.queries.tables().map_err(|fault| fault.at(Stage::Plan))?;
     let pins = streams.iter().map(|(name, stream)| {
         let from = head.and_then(|h| h.plan.streams.get(name)).map_or_else(Offsets::default, |pin| pin.upto.clone());
         (name.clone(), stream.pin(from, due.time, read.get(name).copied().unwrap_or(false)))
     });
-    Plan {
+    Ok(Plan {
         key,
         id: head.map_or(BatchId::FIRST, |h| h.plan.id.next()),
         time: due.time,
         ruleset: prepared.ruleset.digest,
         attempt: 1,
         streams: pins.collect(),
-        tables: BTreeMap::new(),
+        tables,
         skipped: due.skipped,
         skipped_total: head.map_or(0, |h| h.plan.skipped_total) + due.skipped.map_or(0, |s| s.count),
         state_schema: prepared.detector.description().state,
-    }
+    })
 }
 
 /// The rows of a plan's pins.
@@ -66,7 +68,7 @@ pub fn inputs(plan: &Plan, prepared: &Prepared, streams: &Streams) -> BatchInput
         let new_only = prepared.ruleset.manifest.inputs.get(name).is_some_and(|i| i.mode == InputMode::New);
         Some((name.clone(), stream.pinned(pin, new_only)))
     });
-    BatchInputs { time: plan.time, streams: pinned.collect() }
+    BatchInputs { time: plan.time, streams: pinned.collect(), tables: plan.tables.clone() }
 }
 
 /// Steps 2 and 3: runs the plugin on its inputs and puts together what is to be committed. Changes nothing anywhere.

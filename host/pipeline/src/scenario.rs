@@ -166,7 +166,12 @@ impl Scenario {
             }
         }
         let key = RunKey::live(self.id.clone());
-        let mut plan = batch::plan(key, due, prepared, head.as_deref(), streams, &read);
+        let mut plan = match batch::plan(key, due, prepared, head.as_deref(), streams, &read) {
+            Ok(plan) => plan,
+            Err(fault) if fault.kind == FaultKind::Injected => return Err(fault),
+            // Nothing has begun: a table of another system is not there now, and no attempt is used up by waiting for it.
+            Err(fault) => return Ok(Step::Retry(fault)),
+        };
         engines.faults.pass("batch.planned")?;
         plan.attempt = engines.ledger.begin(&plan)?;
         engines.faults.pass("batch.begun")?;

@@ -57,7 +57,7 @@ fn fresh(
 ) -> Result<Plan, Fault> {
     let read = streams.keys().map(|name| (name.clone(), true)).collect();
     let key = RunKey { scenario: id.clone(), run: side_run()? };
-    let mut plan = batch::plan(key, Due { time: at, skipped: None }, prepared, None, streams, &read);
+    let mut plan = batch::plan(key, Due { time: at, skipped: None }, prepared, None, streams, &read)?;
     if let Some(record) = record {
         plan.id = record.plan.id;
         for (name, pin) in &mut plan.streams {

@@ -14,6 +14,8 @@ use weir_model::{Limits, Name, Problem, batch};
 
 use crate::near::nearest;
 
+mod tables;
+
 /// The shortest trigger interval: a batch costs milliseconds, so less would only queue.
 const SHORTEST_TRIGGER: Duration = Duration::from_millis(100);
 /// The shortest time between two ticks of a `generate` source: each tick is a query.
@@ -214,6 +216,9 @@ pub(crate) fn manifest(m: &Manifest, around: &Around<'_>) -> Vec<Problem> {
     for (name, path) in &m.assets {
         out.extend(file(around, &format!("assets.{name}"), path));
     }
+    for (name, def) in &m.tables {
+        out.extend(tables::table(m, around, name, def));
+    }
     for (name, def) in &m.outputs {
         let bronze = around.defs.iter().find(|(n, d)| d.table.as_ref().unwrap_or(n) == &def.table);
         if HOST_TABLES.contains(&name.as_str()) {
@@ -251,6 +256,10 @@ fn query(m: &Manifest, name: &Name, def: &QueryDef) -> Vec<Problem> {
             out.push(
                 problem(format!("rows.{table}"), format!("{table} is an input too")).fix("rename the table parameter"),
             );
+        }
+        if m.tables.contains_key(table) {
+            let text = format!("{table} is a reference table too");
+            out.push(problem(format!("rows.{table}"), text).fix("rename the table parameter"));
         }
     }
     for (stream, ends) in &def.bounds {

@@ -147,7 +147,7 @@ pub(crate) fn scenario(
             raw.read(&stream_path(name), entry, (TOML_BYTES, "limit"), pool)?;
         }
     }
-    let mut assets = limits.asset_bytes;
+    let (mut assets, mut tables) = (limits.asset_bytes, limits.table_bytes);
     for (path, entry) in folder.files.iter().filter(|(path, _)| *path != MANIFEST) {
         let limit = match class(path, manifest.as_ref()) {
             Class::Component => (limits.component_bytes, "component_bytes"),
@@ -158,6 +158,11 @@ pub(crate) fn scenario(
                 let left = assets;
                 assets = assets.saturating_sub(entry.size);
                 (left, "asset_bytes")
+            }
+            Class::Table => {
+                let left = tables;
+                tables = tables.saturating_sub(entry.size);
+                (left, "table_bytes")
             }
         };
         raw.read(path, entry, limit, pool)?;
@@ -181,6 +186,7 @@ enum Class {
     Rule,
     Query,
     Asset,
+    Table,
 }
 
 /// Which limit a file has: what the manifest says it is, else what its folder says.
@@ -198,11 +204,15 @@ fn class(path: &str, manifest: Option<&Manifest>) -> Class {
         if m.assets.values().any(|p| p == path) {
             return Class::Asset;
         }
+        if m.tables.values().any(|t| t.file.as_deref() == Some(path)) {
+            return Class::Table;
+        }
     }
     match path.split('/').next() {
         Some("plugins") => Class::Component,
         Some("rules") => Class::Rule,
         Some("queries") => Class::Query,
+        Some("tables") => Class::Table,
         _ => Class::Asset,
     }
 }

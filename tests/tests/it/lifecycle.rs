@@ -363,7 +363,7 @@ fn on_its_own(seed: u64) -> u64 {
             skipped_total: 0,
             state_schema: None,
         };
-        let inputs = BatchInputs { time: act.time, streams: BTreeMap::new() };
+        let inputs = BatchInputs { time: act.time, streams: BTreeMap::new(), tables: BTreeMap::new() };
         let commit = match batch::execute(plan.clone(), &prepared, inputs, Box::new(kept.clone()), &faults) {
             Ok(done) => done.commit,
             Err(failure) => {

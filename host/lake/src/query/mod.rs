@@ -27,5 +27,6 @@ pub(crate) use named::{Tools, plan_all, to_usize};
 pub(crate) use order::total;
 pub(crate) use params::{Binding, timestamp};
 pub(crate) use plan::draft;
-pub(crate) use session::{config, state};
+pub(crate) use scan::{Piece, TableRows};
+pub(crate) use session::{BATCH_ROWS, config, state};
 pub(crate) use visible::in_order;

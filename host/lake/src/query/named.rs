@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use datafusion::execution::session_state::SessionState;
 use tokio::runtime::Handle;
 use weir_model::columns::ColumnType;
 use weir_model::ruleset::QueryDef;
-use weir_model::stream::{Columns, StreamDef};
+use weir_model::stream::StreamDef;
 use weir_model::{Name, Problem, Ruleset};
 
 use super::kept::{Kept, RunLimits};
@@ -17,6 +17,7 @@ use super::order::total;
 use super::plan::{columns_read, draft};
 use super::run::{Param, Planned, Query, StreamUse};
 use crate::error::Refusal;
+use crate::reference::{self, Reference, schema_of};
 use crate::table::Reader;
 
 /// What planning needs of the lake.
@@ -36,8 +37,11 @@ pub(crate) fn plan_all(ruleset: &Ruleset, tools: Tools) -> Result<Planned, Vec<P
         rows: to_usize(ruleset.limits.sql_rows),
         time: ruleset.limits.sql_time.get(),
     };
-    for (name, def) in &ruleset.manifest.queries {
-        match plan_one(ruleset, name, def, &tools, limits) {
+    let tables = reference::read_all(ruleset).map_err(|p| problems.extend(p)).unwrap_or_default();
+    // A table that cannot be read has its problem; queries on it would only say again that it is not there.
+    let queries_of = if problems.is_empty() { Some(&ruleset.manifest.queries) } else { None };
+    for (name, def) in queries_of.into_iter().flatten() {
+        match plan_one(ruleset, name, def, &tables, &tools, limits) {
             Ok(query) => {
                 queries.insert(name.clone(), query);
             }
@@ -51,6 +55,7 @@ pub(crate) fn plan_all(ruleset: &Ruleset, tools: Tools) -> Result<Planned, Vec<P
     Ok(Planned {
         queries,
         streams,
+        tables,
         reader: tools.reader,
         runtime: tools.runtime,
         limits,
@@ -70,6 +75,7 @@ fn plan_one(
     ruleset: &Ruleset,
     name: &Name,
     def: &QueryDef,
+    references: &BTreeMap<Name, Reference>,
     tools: &Tools,
     limits: RunLimits,
 ) -> Result<Query, Vec<Problem>> {
@@ -83,7 +89,8 @@ fn plan_one(
     };
     let mut tables: BTreeMap<String, SchemaRef> =
         inputs(ruleset).map(|(name, stream)| (name.to_string(), stream.positioned_schema())).collect();
-    tables.extend(def.rows.iter().map(|(name, columns)| (name.to_string(), rows_schema(columns))));
+    tables.extend(references.iter().map(|(name, table)| (name.to_string(), table.schema.clone())));
+    tables.extend(def.rows.iter().map(|(name, columns)| (name.to_string(), schema_of(columns))));
     let params: Vec<Param> = def.params.iter().map(|(name, ty)| Param { name: name.clone(), ty: *ty }).collect();
     let of_query = |refusal: Refusal| refusal.problem(&def.file, name.as_str());
     let typed: Vec<_> = params.iter().map(|p| (p.name.as_str(), p.ty.arrow())).collect();
@@ -112,9 +119,11 @@ fn plan_one(
         return Err(problems);
     }
     let index = |wanted: &Name| params.iter().position(|p| p.name == *wanted).unwrap_or(0);
+    let is_reference = |table: &str| references.contains_key(table) && !def.rows.contains_key(table);
+    let tables = read.keys().filter(|table| is_reference(table)).cloned().collect();
     let streams = read
         .iter()
-        .filter(|(table, _)| !def.rows.contains_key(table.as_str()))
+        .filter(|(table, _)| !def.rows.contains_key(table.as_str()) && !is_reference(table))
         .map(|(table, columns)| StreamUse {
             name: table.clone(),
             bounds: def.bounds.get(table.as_str()).map(|[from, to]| [index(from), index(to)]),
@@ -123,14 +132,11 @@ fn plan_one(
         .collect();
     Ok(Query {
         params,
-        rows: def.rows.iter().map(|(name, columns)| (name.clone(), rows_schema(columns))).collect(),
+        rows: def.rows.iter().map(|(name, columns)| (name.clone(), schema_of(columns))).collect(),
         streams,
+        tables,
         kept,
     })
-}
-
-fn rows_schema(columns: &Columns) -> SchemaRef {
-    Arc::new(Schema::new(columns.0.iter().map(|c| Field::new(&c.name, c.ty.arrow(), !c.required)).collect::<Vec<_>>()))
 }
 
 fn text<'a>(ruleset: &'a Ruleset, name: &Name, def: &QueryDef) -> Result<&'a str, Problem> {
@@ -171,6 +177,13 @@ fn check_definition(ruleset: &Ruleset, name: &Name, def: &QueryDef) -> Vec<Probl
             push(
                 format!("rows.{table}"),
                 format!("{table} is a stream already"),
+                "give the table parameter another name",
+            );
+        }
+        if ruleset.manifest.tables.contains_key(table.as_str()) {
+            push(
+                format!("rows.{table}"),
+                format!("{table} is a reference table already"),
                 "give the table parameter another name",
             );
         }

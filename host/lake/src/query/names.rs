@@ -48,7 +48,11 @@ impl Names<'_> {
         } else {
             format!("there is no table {}; there are {}", name.table(), listed.join(", "))
         };
-        refuse(message, "list the stream under inputs, or the table parameter under rows".to_owned())
+        refuse(
+            message,
+            "list the stream under inputs, the reference table under tables, or the table parameter under rows"
+                .to_owned(),
+        )
     }
 }
 

@@ -18,6 +18,7 @@ use super::scan::{Piece, TableRows};
 use super::visible::{Period, columns_read, hot, merge, one_batch};
 use crate::error::sql_text;
 use crate::normalise::{cast, with_rows};
+use crate::reference::{Origin, Reference};
 use crate::table::Reader;
 
 /// A scalar parameter.
@@ -43,6 +44,8 @@ pub(crate) struct Query {
     pub params: Vec<Param>,
     pub rows: Vec<(Name, SchemaRef)>,
     pub streams: Vec<StreamUse>,
+    /// Reference tables that it reads.
+    pub tables: Vec<String>,
     pub kept: Kept,
 }
 
@@ -51,6 +54,7 @@ pub(crate) struct Query {
 pub(crate) struct Planned {
     pub queries: BTreeMap<Name, Query>,
     pub streams: BTreeMap<Name, Arc<StreamDef>>,
+    pub tables: BTreeMap<Name, Reference>,
     pub reader: Arc<Reader>,
     pub runtime: Handle,
     pub limits: RunLimits,
@@ -78,6 +82,9 @@ impl Queries for Planned {
             let rows = self.rows(pinned, def, &used.columns, bounds, deadline)?;
             tables.insert(used.name.clone(), Arc::new(TableRows(rows)));
         }
+        for name in &query.tables {
+            tables.insert(name.clone(), self.reference(name, inputs)?);
+        }
         values.push(timestamp(inputs.time.micros()));
         let binding = Binding { params: values, tables };
         query.kept.run(binding, deadline)
@@ -95,6 +102,13 @@ impl Queries for Planned {
     fn names(&self) -> Vec<Name> {
         self.queries.keys().cloned().collect()
     }
+
+    fn tables(&self) -> Result<BTreeMap<Name, String>, Fault> {
+        let versions = self.tables.iter().map(|(name, table)| match &table.origin {
+            Origin::File(held) => Ok((name.clone(), held.version.clone())),
+        });
+        versions.collect()
+    }
 }
 
 impl Planned {
@@ -107,6 +121,20 @@ impl Planned {
         match inputs.streams.get(name) {
             Some(pinned) => Ok((pinned, def)),
             None => Err(CallError::Fault(Fault::internal(format_args!("stream {name} is not pinned")))),
+        }
+    }
+
+    /// The rows of a reference table at the version that the batch has pinned.
+    fn reference(&self, name: &str, inputs: &BatchInputs) -> Result<Arc<TableRows>, Fault> {
+        let (Some(table), Some(pinned)) = (self.tables.get(name), inputs.tables.get(name)) else {
+            return Err(Fault::internal(format_args!("table {name} is not pinned")));
+        };
+        match &table.origin {
+            Origin::File(held) if held.version == *pinned => Ok(held.rows.clone()),
+            Origin::File(held) => Err(Fault::internal(format_args!(
+                "table {name} is pinned at {pinned}, and the ruleset has {}",
+                held.version
+            ))),
         }
     }
 

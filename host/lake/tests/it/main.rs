@@ -6,6 +6,7 @@ mod adhoc;
 mod generate;
 mod joins;
 mod queries;
+mod reference;
 mod refused;
 mod replace;
 mod support;

@@ -175,7 +175,8 @@ pub fn pinned(stream: &str, def: &str, floor: Time, chunks: Vec<Chunk>) -> Pinne
 }
 
 pub fn inputs(time: Time, streams: Vec<PinnedStream>) -> BatchInputs {
-    BatchInputs { time, streams: streams.into_iter().map(|s| (s.stream.stream.clone(), s)).collect() }
+    let streams = streams.into_iter().map(|s| (s.stream.stream.clone(), s)).collect();
+    BatchInputs { time, streams, tables: BTreeMap::new() }
 }
 
 /// What Python's deltalake reads of a table: about the table, and its rows.

@@ -3,6 +3,7 @@
 use crate::columns::Kind;
 use crate::columns::Scalar;
 use crate::fault::CallError;
+use crate::fault::Fault;
 use crate::id::Digest;
 use crate::id::Name;
 use crate::id::StreamId;
@@ -40,6 +41,8 @@ pub struct BatchInputs {
     pub time: Time,
     /// Streams by name.
     pub streams: BTreeMap<Name, PinnedStream>,
+    /// Versions of the reference tables, as the plan has them ([`crate::Plan::tables`]).
+    pub tables: BTreeMap<Name, String>,
 }
 
 /// The named queries of a ruleset, planned once.
@@ -60,6 +63,13 @@ pub trait Queries: Send + Sync {
 
     /// Names of all queries.
     fn names(&self) -> Vec<Name>;
+
+    /// Versions of the reference tables as they are now, to be pinned in a plan: of a file its digest, of a lake table its
+    /// Delta version and identity. Cheap where nothing has changed; may block. A table that is not there or cannot be
+    /// read is an external fault.
+    fn tables(&self) -> Result<BTreeMap<Name, String>, Fault> {
+        Ok(BTreeMap::new())
+    }
 }
 
 /// One call of a rule.
