@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Int64Array, RecordBatch};
+use arrow_array::{Float64Array, Int64Array, RecordBatch};
 use weir_model::Kind;
 use weir_model::port::RuleCall;
 
 use crate::support::*;
+
+const STARTERS: [&str; 5] = ["1-1", "1-2", "2", "3-1", "3-2"];
 
 fn folder(names: &[&str]) -> Vec<(String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../rules/network-cep");
@@ -22,7 +24,7 @@ fn folder(names: &[&str]) -> Vec<(String, String)> {
 }
 
 fn network_cep() -> Arc<dyn weir_model::port::Rules> {
-    let files = folder(&["1-1", "1-2"]);
+    let files = folder(&STARTERS);
     let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     load(&ruleset(&files))
 }
@@ -47,27 +49,8 @@ fn rule_1_2_judges_a_row_at_a_time() {
     assert!(answer.failed.is_empty());
 }
 
-/// A rule as operators bring it for S2: grouped rows in, alarms with a time stamp out.
-const RULE_2: &str = r#"
-/** rows with flags -> alarms where two of a kind come together */
-function handler(input) {
-  const results = input.anomaly_results || [];
-  const groups = {};
-  results.forEach((row) => {
-    const key = `${row.router_ip}|${row.local_device_name}`;
-    if (!groups[key]) {
-      groups[key] = { created_at: new Date().toISOString(), router_ip: row.router_ip,
-        local_device_name: row.local_device_name, high_count: 0, low_count: 0 };
-    }
-    if (row.anomaly_flag === "high_anomaly") groups[key].high_count++;
-    if (row.anomaly_flag === "low_anomaly") groups[key].low_count++;
-  });
-  return { alarms: Object.values(groups).filter((g) => g.high_count >= 2 || g.low_count >= 2) };
-}
-"#;
-
 #[test]
-fn a_rule_like_2_gets_an_array_and_returns_rows_stamped_with_the_batch_time() {
+fn rule_2_gets_an_array_and_returns_rows_stamped_with_the_batch_time() {
     let text = |values: &[&str]| Arc::new(arrow_array::StringArray::from(values.to_vec())) as arrow_array::ArrayRef;
     let rows = RecordBatch::try_from_iter([
         ("router_ip", text(&["203.0.113.90"; 5])),
@@ -75,7 +58,7 @@ fn a_rule_like_2_gets_an_array_and_returns_rows_stamped_with_the_batch_time() {
         ("anomaly_flag", text(&["high_anomaly", "high_anomaly", "high_anomaly", "low_anomaly", "low_anomaly"])),
     ])
     .expect("rows");
-    let rules = load(&one(&graph(&[function(RULE_2)])));
+    let rules = network_cep();
     let call = RuleCall {
         rows: vec![("anomaly_results".to_owned(), rows)],
         unnest: Some("alarms".to_owned()),
@@ -86,7 +69,7 @@ fn a_rule_like_2_gets_an_array_and_returns_rows_stamped_with_the_batch_time() {
             ("low_count", Kind::Int64),
         ])
     };
-    let answer = ask_rule(&rules, &call);
+    let answer = rules.evaluate("2", &call, context()).expect("an answer");
     assert_eq!(texts(&answer, 1), ["Router-A-1", "Router-A-3"]);
     let counts = |column: usize| answer.rows.column(column).as_primitive::<Int64Type>().values().to_vec();
     assert_eq!((counts(2), counts(3)), (vec![2, 0], vec![0, 2]));
@@ -94,14 +77,28 @@ fn a_rule_like_2_gets_an_array_and_returns_rows_stamped_with_the_batch_time() {
     assert!(stamps.iter().all(|at| at == Some(context().time.micros())));
 
     let none = RuleCall { rows: Vec::new(), ..call };
-    assert_eq!(ask_rule(&rules, &none).rows.num_rows(), 0, "no rows, no alarms");
+    let none = rules.evaluate("2", &none, context()).expect("an answer");
+    assert_eq!(none.rows.num_rows(), 0, "no rows, no alarms");
+}
+
+#[test]
+fn rule_3_1_answers_the_interval_and_3_2_judges_ratios() {
+    let rules = network_cep();
+    let answer = rules.evaluate("3-1", &want(&[("interval", Kind::Int64)]), context()).expect("an answer");
+    assert_eq!(answer.rows.column(0).as_primitive::<Int64Type>().values(), &[3]);
+
+    let ratios = Float64Array::from(vec![Some(80.000000081), Some(0.2), Some(0.19999), Some(-1.0), None]);
+    let rows = RecordBatch::try_from_iter_with_nullable([("diff_ratio", Arc::new(ratios) as _, true)]).expect("rows");
+    let answer = rules.evaluate("3-2", &each(rows, &[("is_alarm", Kind::Boolean)]), context()).expect("an answer");
+    let alarms: Vec<_> = answer.rows.column(0).as_boolean().iter().collect();
+    assert_eq!(alarms, [Some(true), Some(true), Some(false), Some(false), Some(false)]);
 }
 
 #[test]
 fn names_come_with_the_digests_of_their_files() {
     let rules = network_cep();
     let names: Vec<String> = rules.names().keys().map(ToString::to_string).collect();
-    assert_eq!(names, ["1-1", "1-2"]);
+    assert_eq!(names, STARTERS);
     let files = folder(&["1-1"]);
     assert_eq!(rules.names()["1-1"], weir_model::Digest::of(files[0].1.as_bytes()));
     let unknown = rules.evaluate("9-9", &RuleCall::default(), context()).expect_err("not there");
