@@ -64,5 +64,9 @@ fn build_guests(paths: &Paths, tools: &Tools) -> Outcome {
 
 fn with_tools(mut command: Command, paths: &Paths, tools: &Tools) -> Command {
     command.env("WEIR_GUESTS_DIR", paths.guests()).env("WEIR_PYTHON", &tools.python);
+    // For the tests of the documentation: its commands call this program and build guests.
+    if let Ok(own) = std::env::current_exe() {
+        command.env("WEIR_XTASK", own).env("WEIR_TARGET", &paths.target);
+    }
     command
 }

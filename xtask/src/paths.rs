@@ -11,8 +11,12 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// From where this program lies and where its sources were.
+    /// From where this program lies and where its sources were. `WEIR_REPOSITORY` names a copy of the repository to work
+    /// on instead, with a `target` folder in it: the tests of the documentation have one.
     pub fn find() -> Result<Self, String> {
+        if let Some(root) = std::env::var_os("WEIR_REPOSITORY").map(PathBuf::from) {
+            return Ok(Self { target: root.join("target"), root });
+        }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
             .filter(|root| root.join("xtask").is_dir())

@@ -6,6 +6,7 @@
 mod architecture;
 mod cli;
 mod disk;
+mod docs;
 mod faults;
 mod kill;
 mod lifecycle;
