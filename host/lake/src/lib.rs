@@ -74,6 +74,7 @@ pub struct WeirLake {
     session: Arc<SessionState>,
     tenants: Tenants,
     reader: Arc<Reader>,
+    shared: Arc<reference::Shared>,
     tables: Tables,
     adhoc: RunLimits,
 }
@@ -110,6 +111,7 @@ impl WeirLake {
             session: Arc::new(query::state()),
             tenants: Tenants::default(),
             reader: Arc::new(Reader::new(root.clone())),
+            shared: Arc::default(),
             tables: Tables::new(root, settings, faults),
             runtime: config.runtime,
             adhoc: RunLimits {
@@ -129,6 +131,7 @@ impl QueryEngine for WeirLake {
             runtime: self.runtime.clone(),
             share: self.tenants.share(&ruleset.scenario.tenant, memory),
             reader: self.reader.clone(),
+            shared: self.shared.clone(),
         };
         Ok(Arc::new(query::plan_all(ruleset, tools)?))
     }

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! of the ruleset: csv | json | parquet -> gather (problems with line and column, bounded) -> Held
+//! of the lake:    delta (latest version at plan, kept until there is another; a pinned one in a replay)
 //! ```
 
 mod csv;
+mod delta;
 mod gather;
 mod json;
 mod parquet;
@@ -18,7 +20,8 @@ use weir_model::ruleset::TableDef;
 use weir_model::stream::Columns;
 use weir_model::{Digest, Name, Problem, Ruleset};
 
-use crate::query::{Piece, TableRows, to_usize};
+use crate::query::{Piece, TableRows, Tools, to_usize};
+pub(crate) use delta::{Budget, InLake, Shared};
 use gather::Gather;
 
 /// A table as queries read it.
@@ -35,6 +38,8 @@ pub(crate) struct Held {
 pub(crate) enum Origin {
     /// A file of the ruleset, read already.
     File(Held),
+    /// A table of the lake.
+    Lake(Arc<InLake>),
 }
 
 /// A reference table of a ruleset.
@@ -49,26 +54,50 @@ pub(crate) fn schema_of(columns: &Columns) -> SchemaRef {
     Arc::new(Schema::new(columns.0.iter().map(|c| Field::new(&c.name, c.ty.arrow(), !c.required)).collect::<Vec<_>>()))
 }
 
-/// Reads the tables of a manifest. All of them together may take `table_bytes`.
-pub(crate) fn read_all(ruleset: &Ruleset) -> Result<BTreeMap<Name, Reference>, Vec<Problem>> {
+/// The tables of a ruleset.
+#[derive(Debug, Default)]
+pub(crate) struct References {
+    pub tables: BTreeMap<Name, Reference>,
+    /// Bytes that tables of the lake may take beside the files.
+    pub memory: usize,
+}
+
+/// Reads the tables of a manifest that are files. All of them together may take `table_bytes`. Tables of the lake are read
+/// when a batch is planned: they may come later than the scenario, and another system's outage rejects no ruleset.
+pub(crate) fn read_all(ruleset: &Ruleset, tools: &Tools) -> Result<References, Vec<Problem>> {
     let (mut tables, mut problems) = (BTreeMap::new(), Vec::new());
-    let mut left = to_usize(ruleset.limits.table_bytes);
+    let mut memory = to_usize(ruleset.limits.table_bytes);
     for (name, def) in &ruleset.manifest.tables {
-        let read = match &def.file {
-            Some(path) => of_file(ruleset, name, path, def, left),
-            None => Err(vec![
-                Problem::new("scenario.toml", "it has no file").field(format_args!("tables.{name}")).fix("write file"),
+        let read = match (&def.file, &def.lake, &def.schema) {
+            (Some(path), None, _) => of_file(ruleset, name, path, def, memory),
+            (None, Some(table), Some(columns)) => Ok((in_lake(ruleset, name, table, columns, tools), 0)),
+            _ => Err(vec![
+                Problem::new("scenario.toml", "it is neither a file nor a table of the lake with a schema")
+                    .field(format_args!("tables.{name}"))
+                    .fix("write file = \"tables/NAME.csv\", or lake = \"TABLE\", and schema = { COLUMN = \"type\", ... }"),
             ]),
         };
         match read {
             Ok((table, bytes)) => {
-                left = left.saturating_sub(bytes);
+                memory = memory.saturating_sub(bytes);
                 tables.insert(name.clone(), table);
             }
             Err(found) => problems.extend(found),
         }
     }
-    if problems.is_empty() { Ok(tables) } else { Err(problems) }
+    if problems.is_empty() { Ok(References { tables, memory }) } else { Err(problems) }
+}
+
+fn in_lake(ruleset: &Ruleset, name: &Name, table: &Name, columns: &Columns, tools: &Tools) -> Reference {
+    let schema = schema_of(columns);
+    let place = (format!("{}/scenario.toml", ruleset.scenario), format!("tables.{name}.lake"));
+    let lake = InLake::new(
+        (ruleset.scenario.tenant.clone(), table.clone()),
+        (columns.clone(), schema.clone()),
+        place,
+        (tools.reader.clone(), tools.runtime.clone(), tools.shared.clone()),
+    );
+    Reference { schema, origin: Origin::Lake(Arc::new(lake)) }
 }
 
 /// Reads a table's file: the table, and about how many bytes its rows take.

@@ -17,7 +17,7 @@ use super::order::total;
 use super::plan::{columns_read, draft};
 use super::run::{Param, Planned, Query, StreamUse};
 use crate::error::Refusal;
-use crate::reference::{self, Reference, schema_of};
+use crate::reference::{self, Reference, Shared, schema_of};
 use crate::table::Reader;
 
 /// What planning needs of the lake.
@@ -26,6 +26,8 @@ pub(crate) struct Tools {
     pub runtime: Handle,
     pub share: Arc<Share>,
     pub reader: Arc<Reader>,
+    /// Reference tables of the lake that are loaded.
+    pub shared: Arc<Shared>,
 }
 
 /// Plans the manifest's queries against the streams' schemas.
@@ -37,11 +39,11 @@ pub(crate) fn plan_all(ruleset: &Ruleset, tools: Tools) -> Result<Planned, Vec<P
         rows: to_usize(ruleset.limits.sql_rows),
         time: ruleset.limits.sql_time.get(),
     };
-    let tables = reference::read_all(ruleset).map_err(|p| problems.extend(p)).unwrap_or_default();
+    let references = reference::read_all(ruleset, &tools).map_err(|p| problems.extend(p)).unwrap_or_default();
     // A table that cannot be read has its problem; queries on it would only say again that it is not there.
     let queries_of = if problems.is_empty() { Some(&ruleset.manifest.queries) } else { None };
     for (name, def) in queries_of.into_iter().flatten() {
-        match plan_one(ruleset, name, def, &tables, &tools, limits) {
+        match plan_one(ruleset, name, def, &references.tables, &tools, limits) {
             Ok(query) => {
                 queries.insert(name.clone(), query);
             }
@@ -55,7 +57,7 @@ pub(crate) fn plan_all(ruleset: &Ruleset, tools: Tools) -> Result<Planned, Vec<P
     Ok(Planned {
         queries,
         streams,
-        tables,
+        references,
         reader: tools.reader,
         runtime: tools.runtime,
         limits,

@@ -18,7 +18,7 @@ use super::scan::{Piece, TableRows};
 use super::visible::{Period, columns_read, hot, merge, one_batch};
 use crate::error::sql_text;
 use crate::normalise::{cast, with_rows};
-use crate::reference::{Origin, Reference};
+use crate::reference::{Budget, Origin, References};
 use crate::table::Reader;
 
 /// A scalar parameter.
@@ -54,7 +54,7 @@ pub(crate) struct Query {
 pub(crate) struct Planned {
     pub queries: BTreeMap<Name, Query>,
     pub streams: BTreeMap<Name, Arc<StreamDef>>,
-    pub tables: BTreeMap<Name, Reference>,
+    pub references: References,
     pub reader: Arc<Reader>,
     pub runtime: Handle,
     pub limits: RunLimits,
@@ -104,10 +104,20 @@ impl Queries for Planned {
     }
 
     fn tables(&self) -> Result<BTreeMap<Name, String>, Fault> {
-        let versions = self.tables.iter().map(|(name, table)| match &table.origin {
-            Origin::File(held) => Ok((name.clone(), held.version.clone())),
-        });
-        versions.collect()
+        let mut budget = self.budget();
+        let mut versions = BTreeMap::new();
+        for (name, table) in &self.references.tables {
+            let version = match &table.origin {
+                Origin::File(held) => held.version.clone(),
+                Origin::Lake(lake) => {
+                    let loaded = lake.now(budget)?;
+                    budget.memory = budget.memory.saturating_sub(loaded.bytes);
+                    loaded.version.clone()
+                }
+            };
+            versions.insert(name.clone(), version);
+        }
+        Ok(versions)
     }
 }
 
@@ -126,7 +136,7 @@ impl Planned {
 
     /// The rows of a reference table at the version that the batch has pinned.
     fn reference(&self, name: &str, inputs: &BatchInputs) -> Result<Arc<TableRows>, Fault> {
-        let (Some(table), Some(pinned)) = (self.tables.get(name), inputs.tables.get(name)) else {
+        let (Some(table), Some(pinned)) = (self.references.tables.get(name), inputs.tables.get(name)) else {
             return Err(Fault::internal(format_args!("table {name} is not pinned")));
         };
         match &table.origin {
@@ -135,7 +145,12 @@ impl Planned {
                 "table {name} is pinned at {pinned}, and the ruleset has {}",
                 held.version
             ))),
+            Origin::Lake(lake) => lake.at(pinned, self.budget()),
         }
+    }
+
+    fn budget(&self) -> Budget {
+        Budget { memory: self.references.memory, time: self.limits.time }
     }
 
     /// The rows of a stream that count, in (partition, offset) order: hot ones, and below them what bronze holds.

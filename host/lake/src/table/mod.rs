@@ -31,7 +31,7 @@ use weir_model::time::BoxFuture;
 use weir_model::{Fault, FaultKind, FaultPoints, Name};
 
 use folder::Folder;
-pub(crate) use read::Reader;
+pub(crate) use read::{Opened, Reader};
 use writer::{Ask, Request};
 
 /// What all tables of a lake are kept with.

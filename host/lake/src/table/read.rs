@@ -11,7 +11,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::{Expr, lit};
 use datafusion::prelude::SessionContext;
-use deltalake::DeltaTable;
+use deltalake::{DeltaTable, DeltaTableBuilder};
 use futures::TryStreamExt;
 use weir_model::port::BronzeRange;
 use weir_model::stream::{OFFSET, PARTITION};
@@ -30,7 +30,8 @@ const KEPT: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Opened {
     version: u64,
-    stamp: Stamp,
+    id: String,
+    stamp: Option<Stamp>,
     table: DeltaTable,
     pub provider: Arc<dyn TableProvider>,
 }
@@ -56,7 +57,8 @@ impl Reader {
         let folder = Folder::new(&self.root, tenant, table);
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(&folder.name).cloned();
         if let Some(opened) = kept
-            && folder.look(opened.version)? == Some(opened.stamp)
+            && opened.stamp.is_some()
+            && folder.look(opened.version)? == opened.stamp
             && folder.look(opened.version + 1)?.is_none()
         {
             return Ok(Some(opened));
@@ -69,14 +71,32 @@ impl Reader {
         };
         let version = table.version().unwrap_or(0);
         let stamp = folder.look(version)?.ok_or_else(|| folder.missing())?;
-        let provider = table.table_provider().await.map_err(|e| delta_fault(&folder.name, &e.into()))?;
-        let opened = Arc::new(Opened { version, stamp, table, provider });
+        let opened = Arc::new(Opened::new(table, version, Some(stamp), &folder.name).await?);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT {
             kept.clear();
         }
         kept.insert(folder.name, opened.clone());
         Ok(Some(opened))
+    }
+
+    /// The table at a version that it had; none when its log does not go back so far, or it is not there.
+    pub async fn open_at(&self, tenant: &Name, table: &Name, version: u64) -> Result<Option<Arc<Opened>>, Fault> {
+        let folder = Folder::new(&self.root, tenant, table);
+        if folder.presence()? == Presence::Absent {
+            return Ok(None);
+        }
+        let fault = |e| delta_fault(&folder.name, &e);
+        let builder = DeltaTableBuilder::from_url(folder.url()?).map_err(fault)?;
+        match builder.with_version(version).load().await {
+            Ok(table) if table.version() == Some(version) => {
+                Ok(Some(Arc::new(Opened::new(table, version, None, &folder.name).await?)))
+            }
+            Ok(_) => Ok(None),
+            // What is wrong with an entry that is there is worth telling.
+            Err(_) if folder.look(version)?.is_none() => Ok(None),
+            Err(e) => Err(fault(e)),
+        }
     }
 
     /// Rows of a bronze table with the columns of `schema`, in (partition, offset) order, as one batch or none. More
@@ -144,6 +164,26 @@ impl Reader {
 }
 
 impl Opened {
+    async fn new(table: DeltaTable, version: u64, stamp: Option<Stamp>, name: &str) -> Result<Self, Fault> {
+        let fault = |e| delta_fault(name, &e);
+        let provider = table.table_provider().await.map_err(|e| fault(e.into()))?;
+        let id = table.snapshot().map_err(fault)?.metadata().id().to_owned();
+        Ok(Self { version, id, stamp, table, provider })
+    }
+
+    /// Version and identity, as a plan pins them: a table that was made anew counts its versions anew.
+    pub fn pin(&self) -> String {
+        format!("{}@{}", self.version, self.id)
+    }
+
+    /// Whether a file of rows that the log names is not there. `lake` is the folder of all tables.
+    pub fn lacks_a_file(&self, lake: &std::path::Path, tenant: &Name, table: &Name) -> bool {
+        let root = lake.join(tenant.as_str()).join(table.as_str());
+        let Ok(snapshot) = self.table.snapshot() else { return false };
+        let paths: Vec<String> = snapshot.log_data().into_iter().map(|f| f.object_store_path().to_string()).collect();
+        paths.iter().any(|path| root.join(path).try_exists().is_ok_and(|there| !there))
+    }
+
     /// Lets a session reach the table's files.
     pub fn prepare(&self, context: &SessionContext) -> Result<(), Fault> {
         self.table.update_datafusion_session(&context.state()).map_err(|e| delta_fault("", &e))

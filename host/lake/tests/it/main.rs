@@ -7,6 +7,7 @@ mod generate;
 mod joins;
 mod queries;
 mod reference;
+mod reference_delta;
 mod refused;
 mod replace;
 mod support;
