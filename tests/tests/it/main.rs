@@ -13,6 +13,7 @@ mod lifecycle;
 mod limits;
 mod pause;
 mod protocol;
+mod reference;
 mod rejected;
 mod s1;
 mod support;
