@@ -1,4 +1,4 @@
-//! Version 0.1 of the interface, `wit/next`: names of the WIT on one side, the host's own types on the other.
+//! Version 0.1 of the interface, `wit/v0_1`: names of the WIT on one side, the host's own types on the other.
 //!
 //! [`batch`] is what a plugin asks of its batch and what it leaves there, [`frame`] and [`writer`] are columns out of
 //! and into Arrow, [`ask`] is queries and rules, [`state`] the plugin's memory,
@@ -26,7 +26,7 @@ pub use batch::Batch;
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 mod bindings {
     wasmtime::component::bindgen!({
-        path: "../../wit/next",
+        path: "../../wit/v0_1",
         world: "detector",
         imports: { default: trappable },
         with: {

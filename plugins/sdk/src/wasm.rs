@@ -19,7 +19,7 @@ pub(crate) mod handles;
 #[allow(unsafe_code, missing_docs, clippy::all)]
 pub mod bindings {
     wit_bindgen::generate!({
-        path: "../../wit/next",
+        path: "../../wit/v0_1",
         world: "detector",
         pub_export_macro: true,
         export_macro_name: "__export_detector",

@@ -282,3 +282,13 @@ fn the_keyword_is_found_in_code_only() {
     assert!(!uses_unsafe("#![forbid(unsafe_code)]"));
     assert!(!uses_unsafe("/// unsafe is forbidden here"));
 }
+
+#[test]
+fn a_released_interface_never_changes() {
+    let text = fs::read(root().join("wit/v0_1/detect.wit")).expect("the interface");
+    assert_eq!(
+        weir_model::Digest::of(&text).to_string(),
+        "7684f76b7a8c3fb078b146eca0e2d6b2841a8347de9bcc7ec25b343873ec3ec8",
+        "wit/v0_1 is released: what changes goes to wit/next"
+    );
+}

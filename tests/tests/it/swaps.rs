@@ -13,7 +13,7 @@ use weir_model::port::RuleStore;
 use weir_model::service::Service;
 use weir_model::{BatchId, Clock, Digest, RunKey, Severity};
 
-use crate::support::example::{Example, Live, guest};
+use crate::support::example::{Example, Live, guest, repository};
 
 const EDITS: usize = 1_000;
 const PLUGINS: usize = 20;
@@ -184,4 +184,18 @@ fn a_thousand_rules_and_twenty_plugins_are_swapped_while_batches_run() {
     let after = live.host.ledger(&key, Some(last.plan.id), 10).unwrap();
     assert_eq!(after.len(), 1);
     assert_eq!((after[0].plan.id, after[0].plan.ruleset), (BatchId(last.plan.id.0 + 1), last.plan.ruleset));
+}
+
+#[test]
+fn a_component_built_for_the_released_interface_runs_unchanged() {
+    let example = Example::new();
+    let frozen = repository().join("tests/fixtures/v0_1/s1_syslog.wasm");
+    example.write("netops/s1-syslog/plugins/s1_syslog.wasm", &std::fs::read(frozen).unwrap());
+    let live = example.open();
+    assert_eq!(example.batches(&live), 1);
+    // The starter data of the spec: 50 and 10 matching messages a minute; 2 are no alarm.
+    let rows =
+        example.rows(&live, "select distinct router_ip ip, error_count n, severity s from s1_results order by n");
+    let row = |ip: &str, n: i64, s: &str| serde_json::json!({ "ip": ip, "n": n, "s": s });
+    assert_eq!(rows, [row("203.0.113.33", 10, "Warning"), row("203.0.113.34", 50, "Critical")]);
 }

@@ -68,7 +68,7 @@ impl Guest {
 
 /// A component of the world `detector`, as a core module's text. `change` edits the WIT.
 pub fn component(module: &str, change: Option<(&str, &str)>) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/next/detect.wit");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/v0_1/detect.wit");
     let mut wit = std::fs::read_to_string(path).expect("the WIT");
     let mut module = module.to_owned();
     if let Some((from, to)) = change {
