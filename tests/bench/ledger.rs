@@ -52,6 +52,7 @@ fn commit(key: &RunKey, n: u64) -> Commit {
             skipped: None,
             skipped_total: 0,
             state_schema: Some(1),
+            backfill: None,
         },
         outcome: Outcome::Judged,
         state: state.collect(),

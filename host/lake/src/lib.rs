@@ -7,6 +7,7 @@
 
 mod adhoc;
 mod error;
+mod files;
 mod generate;
 mod normalise;
 mod query;
@@ -25,6 +26,8 @@ use tokio::runtime::Handle;
 use weir_model::port::{AdHoc, BronzeRange, Lake, Queries, QueryEngine, RowMaker, Table, ViewTable};
 use weir_model::time::BoxFuture;
 use weir_model::{Fault, FaultKind, FaultPoints, Limits, Name, Problem, Ruleset};
+
+pub use files::parquet;
 
 use query::{RunLimits, Tenants};
 use table::{Reader, Settings, Tables};

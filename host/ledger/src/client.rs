@@ -1,6 +1,6 @@
 //! The caller's side of the writer, and the journals of streams.
 
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 
 use weir_model::port::Journal;
@@ -22,11 +22,29 @@ pub(crate) struct Client {
 impl Client {
     /// Lets the writer do something, and waits for its answer.
     pub(crate) fn ask(&self, task: Task) -> Result<Reply, Fault> {
-        let (reply, answer) = sync_channel(1);
-        let stopped = || ledger_fault("the ledger's writer has stopped");
-        self.outbox.send(Message::Job(Job { task, reply })).map_err(|_| stopped())?;
-        answer.recv().map_err(|_| stopped())?
+        self.send(task)?.get()
     }
+
+    /// Lets the writer do something. What is sent from one thread is done in order.
+    pub(crate) fn send(&self, task: Task) -> Result<Answer, Fault> {
+        let (reply, answer) = sync_channel(1);
+        self.outbox.send(Message::Job(Job { task, reply })).map_err(|_| stopped())?;
+        Ok(Answer(answer))
+    }
+}
+
+/// An answer that will come.
+pub(crate) struct Answer(Receiver<Result<Reply, Fault>>);
+
+impl Answer {
+    /// Waits for it.
+    pub(crate) fn get(self) -> Result<Reply, Fault> {
+        self.0.recv().map_err(|_| stopped())?
+    }
+}
+
+fn stopped() -> Fault {
+    ledger_fault("the ledger's writer has stopped")
 }
 
 /// A stream's list. Does not keep the ledger open.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_model::batch::{BatchRecord, Commit, OutputSummary, Space, StateValue};
 use weir_model::{BatchId, Digest, Fault, Outcome, RunKey, Time};
 
-use crate::codec::{self, Base, Run, SinkState, Sizes, StoredBatch, ZERO};
+use crate::codec::{self, Base, Run, SinkState, StoredBatch, ZERO};
 use crate::keys;
 use crate::outputs::{self, PreparedOutput};
 use crate::slot::Core;
@@ -29,6 +29,18 @@ pub(crate) struct Prepared {
     content: Digest,
     writes: Vec<(Space, Vec<u8>, Option<StateValue>)>,
     outputs: Vec<PreparedOutput>,
+    fork: Fork,
+}
+
+/// What a run that is not live begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fork {
+    /// Live state as it is now.
+    Head,
+    /// Live state as this live batch saw it.
+    Before(u64),
+    /// Nothing.
+    Empty,
 }
 
 /// A batch that became durable, for its note in `heads`.
@@ -106,6 +118,10 @@ impl Prepared {
             state,
             writes: commit.state.iter().map(|w| (w.space.clone(), w.key.clone(), w.after.clone())).collect(),
             outputs,
+            fork: match plan.backfill {
+                None => Fork::Head,
+                Some(backfill) => backfill.base.map_or(Fork::Empty, |n| Fork::Before(n.0)),
+            },
         })
     }
 
@@ -171,7 +187,7 @@ impl Prepared {
         }
         let mut run = match known {
             Some(run) => run,
-            None => begin_run(staging, key)?,
+            None => begin_run(staging, key, self.fork)?,
         };
         let digest = codec::chained(run.head_digest, self.content);
         let stored = StoredBatch {
@@ -274,7 +290,7 @@ pub(crate) fn know_scenario(
 }
 
 /// A run's first commit: a number of its own, and what it forks from.
-fn begin_run(staging: &mut Staging<'_>, key: &RunKey) -> Result<Run, Fault> {
+fn begin_run(staging: &mut Staging<'_>, key: &RunKey, fork: Fork) -> Result<Run, Fault> {
     know_scenario(staging, &key.scenario, &fresh_incarnation().0)?;
     let id = match staging.get(Ks::Meta, keys::NEXT_RUN)? {
         Some(bytes) => codec::number(&bytes, "the number of the next run")?,
@@ -285,6 +301,27 @@ fn begin_run(staging: &mut Staging<'_>, key: &RunKey) -> Result<Run, Fault> {
         weir_model::RunId::Live => None,
         _ => load_run(staging, &RunKey::live(key.scenario.clone()))?,
     };
+    let (sizes, base) = match (&live, fork) {
+        (_, Fork::Empty) | (None, Fork::Head) => Default::default(),
+        (Some(live), Fork::Head) => (live.sizes.clone(), Some(Base { run: live.id, before: live.head + 1 })),
+        (Some(live), Fork::Before(n)) if n == live.head + 1 => {
+            (live.sizes.clone(), Some(Base { run: live.id, before: n }))
+        }
+        (live, Fork::Before(n)) => {
+            let batch = match live {
+                Some(live) if n >= live.oldest => load_batch(staging, live, n)?.map(|batch| (live.id, batch)),
+                _ => None,
+            };
+            let (run, batch) = batch.ok_or_else(|| {
+                Fault::host(
+                    weir_model::FaultKind::NotReplayable,
+                    format_args!("{key} cannot begin: the live state before batch {n} is not kept"),
+                )
+                .retry(weir_model::Retry::Never)
+            })?;
+            (batch.sizes_before, Some(Base { run, before: n }))
+        }
+    };
     Ok(Run {
         id,
         birth: uuid::Uuid::new_v4().as_u64_pair().0,
@@ -292,8 +329,8 @@ fn begin_run(staging: &mut Staging<'_>, key: &RunKey) -> Result<Run, Fault> {
         head_time: Time(i64::MIN),
         head_digest: ZERO,
         oldest: BatchId::FIRST.0,
-        sizes: live.as_ref().map_or_else(Sizes::default, |l| l.sizes.clone()),
-        base: live.map(|l| Base { run: l.id, before: l.head + 1 }),
+        sizes,
+        base,
     })
 }
 

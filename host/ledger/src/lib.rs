@@ -202,6 +202,20 @@ impl Ledger for FjallLedger {
         }
     }
 
+    fn commit_all(&self, commits: &[Commit]) -> Result<(), Fault> {
+        let core = self.core();
+        let prepare = |commit| Prepared::new(core, commit).map_err(|fault| fault.at(Stage::Commit));
+        let prepared = commits.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        core.faults.pass("commit.before")?;
+        // All are on their way before the first answer is waited for: what is ready shares a group and its sync.
+        let sent = prepared.into_iter().map(|p| self.client.send(Task::Commit(Box::new(p))));
+        let sent = sent.collect::<Result<Vec<_>, _>>()?;
+        // The first fault is the cause of those after it.
+        let answers: Vec<Result<Reply, Fault>> = sent.into_iter().map(client::Answer::get).collect();
+        core.faults.pass("commit.replied")?;
+        answers.into_iter().try_for_each(|answer| answer.map(drop))
+    }
+
     fn head(&self, key: &RunKey) -> Result<Option<BatchRecord>, Fault> {
         self.core().read(|pinned| {
             let Some(run) = load_run(pinned, key)? else {

@@ -9,6 +9,7 @@ use arrow_array::RecordBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::alarm::AlarmEvent;
+use crate::duration::Span;
 use crate::fault::Fault;
 use crate::id::{BatchId, Digest, Name, RunKey};
 use crate::stream::Offsets;
@@ -73,6 +74,53 @@ pub struct StreamPin {
     pub watermark: Option<Time>,
     /// Whether the source had been read up to its end at T. A batch with an unread source cannot call an alarm over.
     pub read: bool,
+    /// Only rows with an event time in it are seen, whatever a query's bounds ask for; none: every one. A backfill has the
+    /// rows of years below `upto` and must not see those after T.
+    #[serde(default)]
+    pub only: Option<Between>,
+}
+
+/// Times in `[from, to)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Between {
+    pub from: Time,
+    pub to: Time,
+}
+
+impl Between {
+    /// Everything before a time, from the year 1 on.
+    pub fn before(to: Time) -> Self {
+        Self { from: Time(-62_135_596_800_000_000), to }
+    }
+}
+
+/// What a backfill is; the same in all of its plans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backfill {
+    /// T of all its batches.
+    pub range: Between,
+    /// Time between two of them; T is a multiple of it since the epoch.
+    pub every: Span,
+    /// The live batch whose state before it the run begins with; none: it begins with nothing.
+    pub base: Option<BatchId>,
+}
+
+impl Backfill {
+    /// The first T at or after a time; none beyond the range.
+    pub fn next(&self, at: Time) -> Option<Time> {
+        let step = i64::try_from(self.every.get().as_micros()).unwrap_or(i64::MAX).max(1);
+        let first = at.max(self.range.from).micros();
+        let time = Time(first.saturating_add((-first).rem_euclid(step)));
+        (time < self.range.to).then_some(time)
+    }
+
+    /// How many batches it has.
+    pub fn batches(&self) -> u64 {
+        let Some(first) = self.next(self.range.from) else { return 0 };
+        let micros = self.range.to.micros().saturating_sub(first.micros()).unsigned_abs();
+        micros.div_ceil(u64::try_from(self.every.get().as_micros()).unwrap_or(u64::MAX).max(1))
+    }
 }
 
 /// Grid times that were not run.
@@ -113,6 +161,9 @@ pub struct Plan {
     /// Version of the plugin's state schema; a plugin with another one does not see this state.
     #[serde(default)]
     pub state_schema: Option<u32>,
+    /// Of a backfill: what it is a part of.
+    #[serde(default)]
+    pub backfill: Option<Backfill>,
 }
 
 impl Plan {
@@ -276,4 +327,42 @@ pub struct SinkCursor {
     pub drained_to: BatchId,
     /// Identity of the table that holds them, to notice one that was made anew.
     pub table_id: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_a_time_can_be_written_and_read() {
+        let before = Between::before(Time::EPOCH);
+        let text = serde_json::to_string(&before).unwrap_or_default();
+        assert_eq!(text, r#"{"from":"0001-01-01T00:00:00Z","to":"1970-01-01T00:00:00Z"}"#);
+        assert_eq!(serde_json::from_str::<Between>(&text).ok(), Some(before));
+    }
+
+    #[test]
+    fn a_backfill_has_the_grid_times_of_its_range() {
+        let minute = |n: i64| Time(n * 60_000_000);
+        let of = |from: Time, to: Time, every: u64| Backfill {
+            range: Between { from, to },
+            every: Span::secs(every),
+            base: None,
+        };
+        for (backfill, times) in [
+            (of(minute(3), minute(6), 60), vec![minute(3), minute(4), minute(5)]),
+            (of(Time(minute(3).0 + 1), Time(minute(5).0 + 1), 60), vec![minute(4), minute(5)]),
+            (of(minute(-3), minute(7), 300), vec![minute(0), minute(5)]),
+            (of(minute(1), minute(4), 300), vec![]),
+        ] {
+            let mut seen = Vec::new();
+            let mut at = Time(i64::MIN / 2);
+            while let Some(time) = backfill.next(at) {
+                seen.push(time);
+                at = Time(time.micros() + 1);
+            }
+            assert_eq!(seen, times);
+            assert_eq!(backfill.batches(), times.len() as u64);
+        }
+    }
 }

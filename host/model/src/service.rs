@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::alarm::{AlarmEvent, AlarmState};
-use crate::batch::{BatchRecord, Outcome, Plan};
+use crate::batch::{Backfill, BatchRecord, Between, Outcome, Plan};
+use crate::duration::Span;
 use crate::fault::Fault;
 use crate::id::{BatchId, Digest, Incarnation, Name, RunKey, ScenarioId};
 use crate::port::{LogLine, Notice, Usage};
@@ -168,6 +169,71 @@ pub struct SideReport {
     pub usage: Usage,
 }
 
+/// Which backfill: `weir backfill`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackfillAsk {
+    /// The scenario.
+    pub scenario: ScenarioId,
+    /// The run's name; by default one made of range, interval and ruleset, so that the same question goes on with the
+    /// same run.
+    #[serde(default)]
+    pub name: Option<Name>,
+    /// T of its batches.
+    pub range: Between,
+    /// Time between two of them, at least a second.
+    pub every: Span,
+    /// What a new run runs on; by default today's ruleset. One that was begun keeps its own.
+    #[serde(default)]
+    pub ruleset: Option<Digest>,
+    /// Whether its rows take the place of those in the result tables when all batches are there.
+    #[serde(default)]
+    pub publish: bool,
+}
+
+impl BackfillAsk {
+    /// What each of its plans says of the run.
+    pub fn backfill(&self, base: Option<BatchId>) -> Backfill {
+        Backfill { range: self.range, every: self.every, base }
+    }
+}
+
+/// How far a backfill is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackfillProgress {
+    /// The run.
+    pub run: RunKey,
+    /// What it runs on.
+    pub ruleset: Digest,
+    /// The live batch whose state before it the run began with; none: it began with nothing.
+    pub base: Option<BatchId>,
+    /// Batches that are committed.
+    pub done: u64,
+    /// Batches that it has.
+    pub total: u64,
+    /// T of the last committed one.
+    pub time: Option<Time>,
+    /// Rows of the streams that this call's batches have read for the first time.
+    pub rows_in: u64,
+    /// Rows that they left.
+    pub results: u64,
+    /// Alarms that they raised.
+    pub alarms: u64,
+    /// How many of them failed and were skipped, as `on_failure` says.
+    pub failed: u64,
+    /// Whether it was asked to publish.
+    pub publish: bool,
+    /// Whether its rows are in the result tables.
+    pub published: bool,
+}
+
+impl BackfillProgress {
+    /// Whether nothing is left to do.
+    pub fn finished(&self) -> bool {
+        self.done == self.total && (self.published || !self.publish)
+    }
+}
+
 /// A line of a plugin's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
@@ -230,6 +296,8 @@ pub trait Service: Send + Sync {
     fn ledger(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
     /// A side run. `latest`: today's ruleset and data instead of the recorded ones.
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault>;
+    /// Goes on with a backfill for about a second, or begins it. Ask again with the same until it is finished.
+    fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault>;
     /// Rulesets of a scenario, newest first.
     fn history(&self, id: &ScenarioId) -> Result<Vec<HistoryEntry>, Fault>;
     /// Pins a ruleset: the given one, or the one before the active. Answers the digest.

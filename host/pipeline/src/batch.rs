@@ -58,6 +58,7 @@ pub fn plan(
         skipped: due.skipped,
         skipped_total: head.map_or(0, |h| h.plan.skipped_total) + due.skipped.map_or(0, |s| s.count),
         state_schema: prepared.detector.description().state,
+        backfill: None,
     })
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_model::port::{PollLimit, Prepared};
-use weir_model::{Fault, FaultKind, Name, RunKey, ScenarioId, SinkId, Span, StreamId};
+use weir_model::{Fault, FaultKind, Name, RunId, RunKey, ScenarioId, SinkId, Span, StreamId};
 
 use crate::batch::Streams;
 use crate::drain::{Drain, Drained};
@@ -69,6 +69,7 @@ pub struct Host {
     /// The disk is below its floor, and that was said.
     full: AtomicBool,
     pub(crate) live: AtomicBool,
+    pub(crate) backfills: crate::backfill::Open,
 }
 
 /// What it consists of now.
@@ -97,6 +98,7 @@ impl Host {
             looked: AtomicBool::new(false),
             full: AtomicBool::new(false),
             live: AtomicBool::new(false),
+            backfills: crate::backfill::Open::default(),
         })
     }
 
@@ -297,7 +299,11 @@ impl Host {
         self.stop.send_replace(true);
     }
 
+    /// A backfill's outputs are published, or nothing is done with them: only a live run's sinks drain by themselves.
     pub(crate) fn add_sink(&self, sink: SinkId) {
+        if sink.key.run != RunId::Live {
+            return;
+        }
         let bytes = self.pace.sink_bytes;
         self.parts().sinks.entry(sink.clone()).or_insert_with(|| Arc::new(Drain::new(sink, bytes)));
     }

@@ -7,17 +7,21 @@
 //! scenario.rs  the live run: ticks, attempts, failures
 //! drain.rs     committed outputs -> sinks
 //! side.rs      one batch for a fixed time, writing nothing
+//! backfill.rs  the batches of a past period, as a run of their own
+//! import.rs    rows into bronze from outside of a source
 //! host.rs      all of them together, as loops on a clock
 //! decide/      the choices, as pure functions
 //! ```
 
 pub mod admit;
 pub mod ask;
+pub mod backfill;
 pub mod batch;
 pub mod decide;
 pub mod drain;
 pub mod engines;
 pub mod host;
+pub mod import;
 pub mod loops;
 pub mod output;
 pub mod scenario;

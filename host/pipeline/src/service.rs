@@ -12,11 +12,12 @@ use weir_model::batch::BatchRecord;
 use weir_model::columns::timestamp_type;
 use weir_model::port::{Prepared, ScenarioView, ViewTable};
 use weir_model::service::{
-    Events, FileStatus, HistoryEntry, PluginStatus, Readiness, Rows, ScenarioState, ScenarioStatus, Service,
-    SideReport, SinkStatus, Status, StreamStatus,
+    BackfillAsk, BackfillProgress, Events, FileStatus, HistoryEntry, PluginStatus, Readiness, Rows, ScenarioState,
+    ScenarioStatus, Service, SideReport, SinkStatus, Status, StreamStatus,
 };
 use weir_model::{BatchId, Digest, Fault, FaultKind, Name, Offsets, RunKey, ScenarioId, Time};
 
+use crate::backfill;
 use crate::host::Host;
 use crate::output;
 use crate::scenario::{Scenario, Shown};
@@ -165,6 +166,10 @@ impl Service for Host {
         }
         let side = side::prepare(&self.engines, id, at, latest, &streams)?;
         side::run(&self.engines, side, &streams)
+    }
+
+    fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault> {
+        backfill::step(self, ask)
     }
 
     fn history(&self, id: &ScenarioId) -> Result<Vec<HistoryEntry>, Fault> {

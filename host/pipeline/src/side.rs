@@ -121,7 +121,7 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams) -> Result<SideRepor
 }
 
 /// State with nothing in it.
-struct Empty;
+pub(crate) struct Empty;
 
 impl StateReader for Empty {
     fn get(&self, _: &Space, _: &[u8]) -> Result<Option<StateValue>, Fault> {

@@ -225,6 +225,7 @@ impl Stream {
             floor: time.minus(self.def.retention.get()),
             watermark,
             read,
+            only: None,
         }
     }
 
@@ -240,6 +241,7 @@ impl Stream {
             floor: pin.floor,
             complete_from,
             chunks,
+            only: pin.only,
         }
     }
 
@@ -351,12 +353,12 @@ fn internal(e: arrow_schema::ArrowError) -> Fault {
 }
 
 /// Who appends to a stream's tables: ledger, stream and partition, so that a restored backup is noticed.
-fn app(engines: &Engines, meta: &StreamMeta, what: &str, partition: u32) -> String {
+pub(crate) fn app(engines: &Engines, meta: &StreamMeta, what: &str, partition: u32) -> String {
     format!("{}/{}/{what}/{partition}", engines.ledger.incarnation(), meta.incarnation)
 }
 
 /// The stream's bronze table.
-fn table_name(id: &StreamId, def: &StreamDef) -> Name {
+pub(crate) fn table_name(id: &StreamId, def: &StreamDef) -> Name {
     def.table.clone().unwrap_or_else(|| id.stream.clone())
 }
 
@@ -419,7 +421,7 @@ fn origin(source: &SourceDef, now: Time, next: u64) -> Time {
     Time(now.micros().saturating_sub(i64::try_from(passed).unwrap_or(i64::MAX))).floor(every, Duration::ZERO)
 }
 
-fn event_times(rows: &RecordBatch, column: &str) -> Result<Vec<i64>, Fault> {
+pub(crate) fn event_times(rows: &RecordBatch, column: &str) -> Result<Vec<i64>, Fault> {
     rows.column_by_name(column)
         .and_then(|c| c.as_primitive_opt::<TimestampMicrosecondType>())
         .map(|c| c.values().to_vec())
@@ -435,14 +437,14 @@ fn with_positions(def: &StreamDef, partition: u32, rows: &RecordBatch, offsets: 
     RecordBatch::try_new(def.positioned_schema(), columns).map_err(internal)
 }
 
-fn chunk_of(range: OffsetRange, rows: RecordBatch, times: &[i64]) -> Chunk {
+pub(crate) fn chunk_of(range: OffsetRange, rows: RecordBatch, times: &[i64]) -> Chunk {
     let min_time = times.iter().min().map_or(Time(i64::MAX), |t| Time(*t));
     let max_time = times.iter().max().map_or(Time(i64::MIN), |t| Time(*t));
     Chunk { range, rows, min_time, max_time }
 }
 
 /// Splits rows of a bronze table into one chunk a partition.
-fn by_partition(rows: &RecordBatch, event_time: &str) -> Result<Vec<Chunk>, Fault> {
+pub(crate) fn by_partition(rows: &RecordBatch, event_time: &str) -> Result<Vec<Chunk>, Fault> {
     let columns = (
         rows.column_by_name(PARTITION).and_then(|c| c.as_primitive_opt::<arrow_array::types::Int32Type>()),
         rows.column_by_name(OFFSET).and_then(|c| c.as_primitive_opt::<arrow_array::types::Int64Type>()),

@@ -18,7 +18,9 @@ use weir_model::alarm::AlarmState;
 use weir_model::batch::BatchRecord;
 use weir_model::fault::{Fault, FaultKind};
 use weir_model::id::{BatchId, Digest, Name, RunKey, ScenarioId};
-use weir_model::service::{Events, HistoryEntry, Readiness, Rows, Service, SideReport, Status};
+use weir_model::service::{
+    BackfillAsk, BackfillProgress, Events, HistoryEntry, Readiness, Rows, Service, SideReport, Status,
+};
 use weir_model::time::Time;
 
 use crate::api::{
@@ -169,6 +171,9 @@ impl Service for RemoteService {
     }
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
         self.post(&scenario_path(id, "batch"), &SideAsk { at, latest })
+    }
+    fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault> {
+        self.post(&scenario_path(&ask.scenario, "backfill"), ask)
     }
     fn history(&self, id: &ScenarioId) -> Result<Vec<HistoryEntry>, Fault> {
         let found: History = self.get(&scenario_path(id, "history"))?;

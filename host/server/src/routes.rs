@@ -9,9 +9,9 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use weir_model::fault::Fault;
+use weir_model::fault::{Fault, FaultKind};
 use weir_model::id::{RunKey, ScenarioId};
-use weir_model::service::{Events, Rows, Service, SideReport, Status};
+use weir_model::service::{BackfillAsk, BackfillProgress, Events, Rows, Service, SideReport, Status};
 
 use crate::answer::Refusal;
 use crate::api::{
@@ -33,6 +33,8 @@ pub struct Api {
     follow: Lane,
     /// What computes or changes.
     work: Lane,
+    /// Slices of long work, which leave places to the others.
+    long: Lane,
 }
 
 impl Api {
@@ -44,6 +46,7 @@ impl Api {
             glance: Lane::new("status", 8),
             follow: Lane::new("events", 64),
             work: Lane::new("work", 4),
+            long: Lane::new("backfill", std::thread::available_parallelism().map_or(1, usize::from)),
         }
     }
 }
@@ -62,6 +65,7 @@ pub fn router(api: &Api, access: Access) -> Router {
     let mut acts = Router::new()
         .route("/api/v1/query", post(query))
         .route(&of_scenario("batch"), post(side))
+        .route(&of_scenario("backfill"), post(backfill))
         .route(&of_scenario("rollback"), post(rollback))
         .route(&of_scenario("unpin"), post(unpin))
         .route(&of_scenario("forget"), post(forget))
@@ -208,6 +212,20 @@ async fn query(State(api): State<Api>, ask: Body<QueryAsk>) -> Answer<Rows> {
 async fn side(State(api): State<Api>, id: Whose, ask: Body<SideAsk>) -> Answer<SideReport> {
     let (id, ask) = (scenario(id)?, body(ask)?);
     Ok(Json(api.work.run(&api.service, move |s| s.side(&id, ask.at, ask.latest)).await?))
+}
+
+async fn backfill(State(api): State<Api>, id: Whose, ask: Body<BackfillAsk>) -> Answer<BackfillProgress> {
+    let (id, ask) = (scenario(id)?, body(ask)?);
+    if ask.scenario != id {
+        return Err(Fault::tenant(
+            FaultKind::Config,
+            format_args!("the path names {id}, the request {}", ask.scenario),
+        )
+        .field("scenario")
+        .fix("name the same scenario in both")
+        .into());
+    }
+    Ok(Json(api.long.run(&api.service, move |s| s.backfill(&ask)).await?))
 }
 
 async fn rollback(State(api): State<Api>, id: Whose, ask: Body<RollbackAsk>) -> Answer<Pinned> {

@@ -10,7 +10,8 @@ use weir_model::time::Time;
 
 use crate::config::{Need, Overrides};
 use crate::exit::HELP;
-use crate::logging::{Filter, Format};
+use crate::generate::Format;
+use crate::logging::{self, Filter};
 
 /// Runs micro-batch detection pipelines, and tells of them.
 ///
@@ -45,7 +46,7 @@ pub struct Common {
     pub json: bool,
     /// How the log on stderr looks: human or json
     #[arg(long, global = true, value_name = "FORMAT", env = "WEIR_LOG_FORMAT")]
-    pub log: Option<Format>,
+    pub log: Option<logging::Format>,
     /// What is logged: trace, debug, info, warn, error, or by module
     #[arg(long, global = true, value_name = "LEVEL", env = "WEIR_LOG")]
     pub log_level: Option<Filter>,
@@ -80,6 +81,15 @@ pub enum Command {
         #[arg(long, value_name = "NAME")]
         tenant: Option<Name>,
     },
+    /// Run the batches of a past period as a run of their own, beside the live ones
+    ///
+    /// It has its own numbers, state and outputs; with --publish its rows take the place of the scenario's in the result
+    /// tables. Ended in the middle it goes on where it was when it is asked for again.
+    Backfill(Backfill),
+    /// Make history for an example: bronze tables of a new data folder (--data, --store), or files (--out)
+    ///
+    /// Thirty days take seconds. The same seed makes the same rows.
+    Generate(Generate),
     /// Show committed batches in Spark's field names
     Ledger(Ledger),
     /// Show a scenario's rulesets, newest first
@@ -112,6 +122,58 @@ pub struct Run {
     /// Process all that there is, drain the sinks, and end; listens on the network only with --listen
     #[arg(long)]
     pub once: bool,
+}
+
+/// `weir backfill`.
+#[derive(Debug, Args)]
+pub struct Backfill {
+    /// The scenarios; several are worked on side by side
+    #[arg(value_name = "TENANT/SCENARIO", required = true)]
+    pub scenarios: Vec<ScenarioId>,
+    /// T of the first batch, such as 2026-01-30T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub from: Time,
+    /// Only batches with T before this
+    #[arg(long, value_name = "TIME")]
+    pub to: Time,
+    /// Time between two batches
+    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    pub every: Span,
+    /// The run's name, to go on with a run after its ruleset was changed; by default made of range and ruleset
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<Name>,
+    /// A ruleset of the history or the beginning of its digest instead of the active one
+    #[arg(long, value_name = "DIGEST", value_parser = digest_start)]
+    pub ruleset: Option<String>,
+    /// Put the rows in place of the scenario's rows of this period when all batches are there
+    #[arg(long)]
+    pub publish: bool,
+}
+
+/// `weir generate`.
+#[derive(Debug, Args)]
+pub struct Generate {
+    /// Which example
+    #[arg(value_name = "EXAMPLE", value_parser = ["network-cep"])]
+    pub example: String,
+    /// The first minute, such as 2026-01-01T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub from: Time,
+    /// The end, a full minute
+    #[arg(long, value_name = "TIME")]
+    pub to: Time,
+    /// 0 is exactly the starter data; any other varies it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Write files below this folder, one a stream and day
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// What the files are
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "parquet")]
+    pub format: Vec<Format>,
+    /// Whose streams in the rule store
+    #[arg(long, value_name = "NAME", default_value = "netops")]
+    pub tenant: Name,
 }
 
 /// `weir batch`.
@@ -186,6 +248,8 @@ impl Cli {
         match self.command {
             Command::Run(_) => Need::Run,
             Command::Check { .. } => Need::Store,
+            Command::Generate(_) if self.common.data.is_none() => Need::Nothing,
+            Command::Generate(_) => Need::Run,
             _ => Need::Data,
         }
     }
@@ -235,6 +299,9 @@ mod tests {
             "weir tail --once",
             "weir query select+1 --tenant acme",
             "weir ledger acme/s1 --run side:x --after 5 --limit 2",
+            "weir generate network-cep --from 2026-01-01T00:00:00Z --to 2026-01-31T00:00:00Z --seed 7 --out d --format parquet,json",
+            "weir backfill acme/s1 acme/s2 --from 2026-01-30T00:00:00Z --to 2026-01-31T00:00:00Z --every 1m --publish",
+            "weir backfill acme/s1 --from 2026-01-30T00:00:00Z --to 2026-01-31T00:00:00Z --name x --ruleset 0123abcd",
             "weir history acme/s1",
             "weir rollback acme/s1 0123abcd",
             "weir rollback acme/s1",
@@ -255,6 +322,8 @@ mod tests {
             ("weir batch acme/s1 --at noon", "2026-01-31T12:00:00Z"),
             ("weir rollback acme/s1 xyz", "hexadecimal"),
             ("weir tail --once --for 3s", "cannot be used with"),
+            ("weir generate elsewhere --from 2026-01-01T00:00:00Z --to 2026-01-31T00:00:00Z", "network-cep"),
+            ("weir backfill --from 2026-01-30T00:00:00Z --to 2026-01-31T00:00:00Z", "TENANT/SCENARIO"),
             ("weir tail --for soon", "length of time"),
             ("weir run --listen here", "--listen"),
             ("weir status --log xml", "human or json"),

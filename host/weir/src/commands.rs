@@ -1,6 +1,8 @@
 //! The commands. Each asks a service and prints the answer.
 
 mod ask;
+mod backfill;
+mod generate;
 mod reach;
 mod run;
 mod tail;
@@ -22,7 +24,7 @@ pub fn run(cli: &Cli, wiring: &Arc<dyn Wiring>, out: &mut Out<'_>) -> Result<(),
     let config = Config::load(&cli.overrides(), cli.need()).map_err(Failure::Config)?;
     let level = match cli.need() {
         Need::Run => config.log.level.clone(),
-        Need::Data | Need::Store => cli.common.log_level.clone().unwrap_or_else(Filter::quiet),
+        Need::Data | Need::Store | Need::Nothing => cli.common.log_level.clone().unwrap_or_else(Filter::quiet),
     };
     let colour = out.colour && std::io::stderr().is_terminal();
     logging::start(config.log.format, &level, colour);
@@ -37,6 +39,8 @@ pub fn run(cli: &Cli, wiring: &Arc<dyn Wiring>, out: &mut Out<'_>) -> Result<(),
         Command::Tail(ask) => tail::tail(ask, &tail::Real::new(&config, &**wiring, clock.clone()), out),
         Command::Batch(batch) => ask::batch(&*service()?, batch, out),
         Command::Status => ask::status(&*service()?, out),
+        Command::Backfill(ask) => backfill::backfill(&service()?, ask, out),
+        Command::Generate(ask) => generate::generate(&config, ask, clock.clone(), out),
         Command::Query { sql, tenant } => ask::query(&*service()?, sql, tenant.as_ref(), out),
         Command::Ledger(ledger) => ask::ledger(&*service()?, ledger, out),
         Command::History(one) => ask::history(&*service()?, &one.scenario, out),

@@ -102,6 +102,8 @@ pub enum Need {
     Data,
     /// The rule store.
     Store,
+    /// Neither.
+    Nothing,
 }
 
 /// What the command line says; it overrides the file.
@@ -194,8 +196,10 @@ impl Config {
                 ),
             )
         };
-        let store = (need != Need::Data && self.store.is_none()).then(|| place("rule store", "store", "WEIR_STORE"));
-        let data = (need != Need::Store && self.data.is_none()).then(|| place("data folder", "data", "WEIR_DATA"));
+        let store = (matches!(need, Need::Run | Need::Store) && self.store.is_none())
+            .then(|| place("rule store", "store", "WEIR_STORE"));
+        let data = (matches!(need, Need::Run | Need::Data) && self.data.is_none())
+            .then(|| place("data folder", "data", "WEIR_DATA"));
         store.into_iter().chain(data)
     }
 

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod exit;
+pub mod generate;
 pub mod host;
 pub mod logging;
 pub mod print;

@@ -1,6 +1,7 @@
 //! What people and programs see. Everything here is a pure function of an answer; [`Out`] is the only thing that writes.
 
 pub mod alarm;
+pub mod progress;
 pub mod report;
 pub mod rows;
 pub mod spark;

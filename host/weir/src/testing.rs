@@ -11,7 +11,9 @@ use weir_model::alarm::{AlarmEvent, AlarmState};
 use weir_model::batch::BatchRecord;
 use weir_model::fault::{Fault, FaultKind};
 use weir_model::id::{BatchId, Digest, Name, RunKey, ScenarioId};
-use weir_model::service::{Events, HistoryEntry, Readiness, Rows, Service, SideReport, Status};
+use weir_model::service::{
+    BackfillAsk, BackfillProgress, Events, HistoryEntry, Readiness, Rows, Service, SideReport, Status,
+};
 use weir_model::time::{Time, VirtualClock};
 
 use crate::print::Out;
@@ -112,6 +114,8 @@ pub(crate) struct Fake {
     /// What `events` answers, in turn; then nothing happens, and the time that is waited passes.
     pub(crate) pages: Mutex<VecDeque<Result<Events, Fault>>>,
     pub(crate) outcome: Value,
+    /// What `backfill` answers, in turn.
+    pub(crate) progress: Mutex<VecDeque<Result<BackfillProgress, Fault>>>,
     pub(crate) batches: Vec<BatchRecord>,
     pub(crate) history: Vec<HistoryEntry>,
     pub(crate) asked: Mutex<Vec<String>>,
@@ -124,6 +128,7 @@ impl Fake {
             status,
             pages: Mutex::default(),
             outcome: json!("judged"),
+            progress: Mutex::default(),
             batches: Vec::new(),
             history: Vec::new(),
             asked: Mutex::default(),
@@ -170,6 +175,10 @@ impl Service for Fake {
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
         self.note(format!("side {id} {at} {latest}"));
         Ok(report(self.outcome.clone()))
+    }
+    fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault> {
+        self.note(format!("backfill {} {}", ask.scenario, ask.publish));
+        lock(&self.progress).pop_front().unwrap_or_else(|| Err(Fault::tenant(FaultKind::NotFound, "nothing left")))
     }
     fn history(&self, _id: &ScenarioId) -> Result<Vec<HistoryEntry>, Fault> {
         Ok(self.history.clone())

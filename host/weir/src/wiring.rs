@@ -92,6 +92,23 @@ pub fn build(
     Ok(Built { engines, ledger, lake, store: rulesets })
 }
 
+/// The rule store's folder, as it is called wherever one stands.
+pub fn canonical_store(config: &Config) -> Result<PathBuf, Fault> {
+    let store = config.store()?;
+    store.canonicalize().map_err(|e| {
+        Fault::tenant(FaultKind::Config, format_args!("the rule store: {e}"))
+            .file(store.display())
+            .fix("correct the path after --store")
+    })
+}
+
+/// Notes in the data folder which rule store it belongs to, for commands that are not told.
+pub fn remember_store(config: &Config, store: &Path) -> Result<(), Fault> {
+    let data = config.data()?;
+    let file = serde_json::to_vec(&HostFile { store: store.to_owned() }).map_err(Fault::internal)?;
+    fs::write(data.join(HOST_FILE), file).map_err(|e| in_data(data, &e))
+}
+
 /// The pace that the settings ask for.
 pub fn pace(config: &Config) -> Pace {
     Pace {
@@ -131,16 +148,9 @@ fn in_data(data: &Path, e: &std::io::Error) -> Fault {
 
 impl Wiring for Wired {
     fn start(&self, config: Arc<Config>, clock: Arc<dyn Clock>, once: bool) -> Result<Box<dyn RunningHost>, Fault> {
-        let store = config.store.clone().ok_or_else(|| Fault::internal("a host without a rule store"))?;
-        let store = store.canonicalize().map_err(|e| {
-            Fault::tenant(FaultKind::Config, format_args!("the rule store: {e}"))
-                .file(store.display())
-                .fix("correct the path after --store")
-        })?;
+        let store = canonical_store(&config)?;
         let built = build(&config, &store, clock, Arc::new(NoFaults), Handle::current())?;
-        let data = config.data()?;
-        let file = serde_json::to_vec(&HostFile { store }).map_err(Fault::internal)?;
-        fs::write(data.join(HOST_FILE), file).map_err(|e| in_data(data, &e))?;
+        remember_store(&config, &store)?;
         let host = Host::new(built.engines, pace(&config));
         Ok(Box::new(Running { host, store: built.store, loops: Mutex::new(None) }).started(once))
     }
@@ -222,15 +232,23 @@ impl Drop for Scratch {
 
 /// Looks at the store until nothing is pending there.
 fn settle(store: &FolderStore, clock: &dyn Clock) {
+    settle_unless(store, clock, |_| false);
+}
+
+/// The same, or until it has enough.
+pub fn settle_unless(store: &FolderStore, clock: &dyn Clock, enough: impl Fn(&FolderStore) -> bool) {
     let until = Instant::now() + ONCE_SETTLES;
     let mut quiet = 0;
     loop {
         store.look(clock.now());
-        store.wait(until.saturating_duration_since(Instant::now()));
+        if enough(store) {
+            return;
+        }
+        let rests = store.wait(until.saturating_duration_since(Instant::now()).min(Duration::from_secs(1)));
         let decided = |s: &ScenarioView| s.removed || s.active.is_some() || s.rejected.is_some();
         let waits = store.scenarios().iter().any(|s| s.pending.is_some() || !decided(s));
         // What one look finds is made ready after it, so one quiet look alone says nothing.
-        quiet = if waits { 0 } else { quiet + 1 };
+        quiet = if waits || !rests { 0 } else { quiet + 1 };
         if quiet >= 2 || Instant::now() > until {
             return;
         }
@@ -300,7 +318,7 @@ macro_rules! forward {
 
 use std::collections::BTreeMap;
 use weir_model::batch::BatchRecord;
-use weir_model::service::{Events, HistoryEntry, Readiness, Rows, SideReport, Status};
+use weir_model::service::{BackfillAsk, BackfillProgress, Events, HistoryEntry, Readiness, Rows, SideReport, Status};
 use weir_model::{AlarmState, BatchId, Digest, Name, RunKey, Time};
 
 forward! {
@@ -311,6 +329,7 @@ forward! {
     query(tenant: &Name, sql: &str) -> Result<Rows, Fault>;
     ledger(key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
     side(id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault>;
+    backfill(ask: &BackfillAsk) -> Result<BackfillProgress, Fault>;
     history(id: &ScenarioId) -> Result<Vec<HistoryEntry>, Fault>;
     rollback(id: &ScenarioId, to: Option<Digest>) -> Result<Digest, Fault>;
     unpin(id: &ScenarioId) -> Result<(), Fault>;

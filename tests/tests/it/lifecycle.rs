@@ -350,6 +350,7 @@ fn on_its_own(seed: u64) -> u64 {
             floor: Time::EPOCH,
             watermark: None,
             read: !act.unread,
+            only: None,
         };
         let plan = Plan {
             key: RunKey::live(store.id()),
@@ -362,6 +363,7 @@ fn on_its_own(seed: u64) -> u64 {
             skipped: None,
             skipped_total: 0,
             state_schema: None,
+            backfill: None,
         };
         let inputs = BatchInputs { time: act.time, streams: BTreeMap::new(), tables: BTreeMap::new() };
         let commit = match batch::execute(plan.clone(), &prepared, inputs, Box::new(kept.clone()), &faults) {

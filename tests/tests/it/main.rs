@@ -4,10 +4,12 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod architecture;
+mod backfill;
 mod cli;
 mod disk;
 mod docs;
 mod faults;
+mod generate;
 mod kill;
 mod lifecycle;
 mod limits;

@@ -28,9 +28,15 @@ pub(crate) struct Period {
 impl Period {
     /// A query's own bounds where it has them, else everything from the pin's floor on.
     pub fn of(pinned: &PinnedStream, bounds: Option<(Time, Time)>) -> Self {
-        match bounds {
+        let asked = match bounds {
             Some((from, to)) => Self { from, to: Some(to) },
             None => Self { from: pinned.floor, to: None },
+        };
+        match pinned.only {
+            Some(only) => {
+                Self { from: asked.from.max(only.from), to: Some(asked.to.map_or(only.to, |to| to.min(only.to))) }
+            }
+            None => asked,
         }
     }
 

@@ -171,6 +171,7 @@ pub fn pinned(stream: &str, def: &str, floor: Time, chunks: Vec<Chunk>) -> Pinne
         floor,
         complete_from: floor,
         chunks,
+        only: None,
     }
 }
 

@@ -7,6 +7,7 @@ mod failure;
 mod history;
 mod model;
 mod port;
+mod runs;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -137,6 +138,7 @@ fn plan(key: &RunKey, n: u64) -> Plan {
         skipped: None,
         skipped_total: 0,
         state_schema: None,
+        backfill: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a batch can ask: inputs, queries, rules, state.
 
+use crate::batch::Between;
 use crate::columns::Kind;
 use crate::columns::Scalar;
 use crate::fault::CallError;
@@ -32,6 +33,8 @@ pub struct PinnedStream {
     pub complete_from: Time,
     /// Rows in (partition, offset) order. May hold rows below `floor`; never any outside of the offsets.
     pub chunks: Vec<Chunk>,
+    /// See [`crate::StreamPin::only`].
+    pub only: Option<Between>,
 }
 
 /// All inputs of a batch.

@@ -52,6 +52,12 @@ pub trait Ledger: Send + Sync {
     /// for N; only when that cannot be done is the answer a [`crate::FaultKind::Unknown`] fault: call again with the same commit.
     fn commit(&self, commit: &Commit) -> Result<Digest, Fault>;
 
+    /// Several batches of one run, consecutive, in order. As if each was committed by itself, but they may share a sync.
+    /// After an error the first of them may have happened and the others not.
+    fn commit_all(&self, commits: &[Commit]) -> Result<(), Fault> {
+        commits.iter().try_for_each(|commit| self.commit(commit).map(drop))
+    }
+
     /// The latest batch of a run.
     fn head(&self, key: &RunKey) -> Result<Option<BatchRecord>, Fault>;
     /// One batch.

@@ -9,8 +9,17 @@ use weir_model::alarm::AlarmState;
 use weir_model::batch::BatchRecord;
 use weir_model::fault::{Fault, FaultKind};
 use weir_model::id::{BatchId, Digest, Name, RunKey, ScenarioId};
-use weir_model::service::{Events, HistoryEntry, Readiness, Rows, Service, SideReport, Status};
+use weir_model::service::{
+    BackfillAsk, BackfillProgress, Events, HistoryEntry, Readiness, Rows, Service, SideReport, Status,
+};
 use weir_model::time::Time;
+
+pub(super) fn backfill() -> BackfillAsk {
+    of(json!({
+        "scenario": "acme/s1", "range": {"from": "2026-11-30T00:00:00Z", "to": "2026-11-30T12:00:00Z"}, "every": "1m",
+        "publish": true,
+    }))
+}
 
 #[derive(Default)]
 pub(super) struct Fake {
@@ -161,6 +170,15 @@ impl Service for Fake {
     }
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
         self.answer(format!("side {id} {at} {latest}"), report())
+    }
+    fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault> {
+        let progress = json!({
+            "run": {"scenario": ask.scenario, "run": "backfill:b"}, "ruleset": digest(), "base": 4, "done": 128,
+            "total": ask.backfill(None).batches(), "time": "2026-11-30T02:07:00Z", "rows_in": 12_544, "results": 256,
+            "alarms": 256, "failed": 0, "publish": ask.publish, "published": false,
+        });
+        let asked = format!("backfill {} {} {} {}", ask.scenario, ask.range.from, ask.range.to, ask.every);
+        self.answer(asked, of(progress))
     }
     fn history(&self, id: &ScenarioId) -> Result<Vec<HistoryEntry>, Fault> {
         self.answer(format!("history {id}"), history())

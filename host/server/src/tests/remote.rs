@@ -56,6 +56,8 @@ fn every_call_goes_through_the_socket_and_back() {
         assert_eq!(host.ledger(&side, Some(BatchId(3)), 5), Ok(vec![fake::record()]));
         assert_eq!(host.ledger(&RunKey::live(id()), None, 5), Ok(vec![fake::record()]));
         assert_eq!(host.side(&id(), at(), true), Ok(fake::report()));
+        let backfill = fake::backfill();
+        assert_eq!(host.backfill(&backfill).map(|p| (p.done, p.total, p.publish)), Ok((128, 720, true)));
         assert_eq!(host.history(&id()), Ok(fake::history()));
         assert_eq!(host.rollback(&id(), None), Ok(Digest::of(b"ruleset")));
         assert_eq!(host.rollback(&id(), Some(Digest::of(b"x"))), Ok(Digest::of(b"x")));
@@ -77,6 +79,7 @@ fn every_call_goes_through_the_socket_and_back() {
             "ledger acme/s1@side:x-1 Some(BatchId(3)) 5",
             "ledger acme/s1@live None 5",
             "side acme/s1 2026-11-30T12:01:00Z true",
+            "backfill acme/s1 2026-11-30T00:00:00Z 2026-11-30T12:00:00Z 1m",
             "history acme/s1",
             "rollback acme/s1 None",
             &format!("rollback acme/s1 Some(\"{x}\")"),

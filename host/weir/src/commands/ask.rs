@@ -126,7 +126,7 @@ pub(super) fn rollback(service: &dyn Service, id: &ScenarioId, digest: Option<&s
 }
 
 /// The digest of the history that begins like this.
-fn find_digest(service: &dyn Service, id: &ScenarioId, start: &str) -> Result<Digest, Failure> {
+pub(super) fn find_digest(service: &dyn Service, id: &ScenarioId, start: &str) -> Result<Digest, Failure> {
     if let Ok(whole) = start.parse() {
         return Ok(whole);
     }

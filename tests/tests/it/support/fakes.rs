@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arrow_array::{Int64Array, RecordBatch, TimestampMicrosecondArray};
+use arrow_array::{BooleanArray, Int64Array, RecordBatch, TimestampMicrosecondArray};
 use weir_model::port::{
     AlarmType, BatchHost, BatchInputs, Decode, Decoded, Description, DetectFailure, Detection, Detector, Journal,
     OpenSource, OutputDecl, Payload, PollLimit, Polled, Prepared, Queries, RuleAnswer, RuleCall, RuleContext,
@@ -183,8 +183,14 @@ impl Queries for InputOnly {
     fn input(&self, name: &str, inputs: &BatchInputs) -> Result<RecordBatch, CallError> {
         let stream = inputs.streams.get(name).ok_or(DataError::Undeclared)?;
         let schema = stream.def.positioned_schema();
-        arrow_select::concat::concat_batches(&schema, stream.chunks.iter().map(|c| &c.rows))
-            .map_err(|e| Fault::internal(e).into())
+        let rows = arrow_select::concat::concat_batches(&schema, stream.chunks.iter().map(|c| &c.rows))
+            .map_err(Fault::internal)?;
+        let Some(only) = stream.only else { return Ok(rows) };
+        let at = rows.column_by_name("at").ok_or(DataError::Undeclared)?;
+        let at: &TimestampMicrosecondArray = arrow_array::cast::AsArray::as_primitive(at.as_ref());
+        let keep: BooleanArray =
+            at.values().iter().map(|t| Some((only.from.micros()..only.to.micros()).contains(t))).collect();
+        arrow_select::filter::filter_record_batch(&rows, &keep).map_err(|e| Fault::internal(e).into())
     }
     fn names(&self) -> Vec<Name> {
         Vec::new()

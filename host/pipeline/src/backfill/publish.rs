@@ -1,0 +1,164 @@
+//! The rows of a run take the place of the scenario's rows in its range of T, one transaction a table. Live state, alarms
+//! and alarm events stay as they are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, new_null_array};
+use arrow_schema::{Field, Schema, SchemaRef};
+use weir_model::batch::{BATCH_TIME, BatchRecord, SCENARIO, SinkCursor};
+use weir_model::columns::output_schema;
+use weir_model::port::Replace;
+use weir_model::{Fault, FaultKind, Name, RunKey, SinkId, Stage};
+
+use super::run::Run;
+use crate::decide::tick;
+use crate::engines::Engines;
+use crate::host::Host;
+use crate::output;
+
+/// Bytes that are read from the ledger at once.
+const PAGE_BYTES: usize = 8 << 20;
+/// Rows of one table that are published at once, in bytes: they are in memory together.
+const MOST_BYTES: usize = 512 << 20;
+
+/// Publishes a run that has all its batches. Idempotent: a table that holds the run already is left alone. Blocks.
+pub(super) fn publish(host: &Host, run: &Run) -> Result<bool, Fault> {
+    let engines = &host.engines;
+    let head = engines.ledger.head(&run.key)?.ok_or_else(|| Fault::internal("a run without batches is published"))?;
+    live_is_past(engines, run)?;
+    let description = run.prepared.detector.description();
+    let manifest = &run.prepared.ruleset.manifest;
+    let mut tables: BTreeMap<Name, Vec<RecordBatch>> = BTreeMap::new();
+    let mut outputs: BTreeMap<Name, Vec<Name>> = BTreeMap::new();
+    for declared in &description.outputs {
+        let none = RecordBatch::new_empty(output_schema(&declared.fields));
+        let none = output::of_plugin(&head.plan, manifest, &declared.name, &none)?;
+        live_is_drained(host, run, &declared.name)?;
+        tables.entry(none.table.clone()).or_default().push(none.rows);
+        outputs.entry(none.table).or_default().push(declared.name.clone());
+    }
+    for (table, none) in tables {
+        let result = table_of(engines, run, &head, &table, none, outputs.get(&table).map_or(&[], Vec::as_slice));
+        result.map_err(|fault| fault.at(Stage::Sink))?;
+    }
+    for (sink, _, _) in engines.ledger.sinks()?.into_iter().filter(|(sink, _, _)| sink.key == run.key) {
+        engines.ledger.advance(&sink, &SinkCursor { drained_to: head.plan.id, table_id: None })?;
+    }
+    Ok(true)
+}
+
+fn table_of(
+    engines: &Engines,
+    run: &Run,
+    head: &BatchRecord,
+    name: &Name,
+    none: Vec<RecordBatch>,
+    outputs: &[Name],
+) -> Result<(), Fault> {
+    let scenario = &run.key.scenario;
+    let runtime = &engines.runtime;
+    let schema = widest(&none);
+    let table = runtime.block_on(engines.lake.table(&scenario.tenant, name, schema.clone()))?;
+    let incarnation = engines.ledger.scenario(scenario)?;
+    let app = format!("{}/{incarnation}/{}#{name}", engines.ledger.incarnation(), run.key);
+    let version = i64::try_from(head.plan.id.0).map_err(Fault::internal)?;
+    if runtime.block_on(table.held(&app))?.is_some_and(|held| held >= version) {
+        return Ok(());
+    }
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    for output in outputs {
+        let sink = SinkId { key: run.key.clone(), output: output.clone() };
+        let mut after = None;
+        loop {
+            let page = engines.ledger.outputs(&sink, after, PAGE_BYTES)?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.batch);
+            for pending in page {
+                bytes += pending.rows.get_array_memory_size();
+                rows.push(pending.rows);
+            }
+            if bytes > MOST_BYTES {
+                return Err(Fault::tenant(
+                    FaultKind::Output,
+                    format_args!("the rows for table {name} have more than {MOST_BYTES} bytes"),
+                )
+                .field("--to")
+                .fix("publish in shorter ranges"));
+            }
+        }
+    }
+    let schema = widest(&rows.iter().chain(&none).cloned().collect::<Vec<_>>());
+    let table = runtime.block_on(engines.lake.table(&scenario.tenant, name, schema.clone()))?;
+    let rows = rows.iter().map(|rows| widened(rows, &schema)).collect::<Result<Vec<_>, _>>()?;
+    let range = run.backfill.range;
+    runtime.block_on(table.replace(Replace {
+        app,
+        version,
+        rows,
+        matching: vec![(SCENARIO.to_owned(), scenario.to_string())],
+        between: Some((BATCH_TIME.to_owned(), range.from, range.to)),
+    }))
+}
+
+/// A live batch that is still to come would add its rows to those of the run.
+fn live_is_past(engines: &Engines, run: &Run) -> Result<(), Fault> {
+    let scenario = &run.key.scenario;
+    let last = engines.ledger.head(&RunKey::live(scenario.clone()))?.map(|head| head.plan.time);
+    let now = engines.clock.now();
+    let active = engines.store.scenario(scenario).filter(|view| !view.removed).and_then(|view| view.active);
+    let Some(manifest) = active.as_ref().map(|active| &active.ruleset.manifest) else { return Ok(()) };
+    let next = tick::due(manifest.trigger, manifest.catch_up, last, now)
+        .map_or_else(|| tick::next(manifest.trigger, last, now), |due| due.time);
+    if next >= run.backfill.range.to {
+        return Ok(());
+    }
+    Err(Fault::tenant(
+        FaultKind::Config,
+        format_args!("the live batch of {scenario} for {next} is still to come, and it lies in the range"),
+    )
+    .retry(weir_model::Retry::Later)
+    .field("--to")
+    .fix(format_args!("publish when it has been committed, or end the range at or before {next}")))
+}
+
+/// Brings what live batches left of this output to the table, so that it is not appended after the run's rows.
+fn live_is_drained(host: &Host, run: &Run, output: &Name) -> Result<(), Fault> {
+    let ledger = &host.engines.ledger;
+    let live = RunKey::live(run.key.scenario.clone());
+    let sink = SinkId { key: live.clone(), output: output.clone() };
+    host.add_sink(sink.clone());
+    host.drain(&sink)?;
+    let drained = ledger.cursor(&sink)?.map(|cursor| cursor.drained_to);
+    let waiting = ledger.outputs(&sink, drained, 1)?;
+    let Some(first) = waiting.first() else { return Ok(()) };
+    match ledger.record(&live, first.batch)? {
+        Some(record) if record.plan.time >= run.backfill.range.to => Ok(()),
+        _ => Err(Fault::external(
+            FaultKind::Sink,
+            format_args!("sink {sink} has not written the rows of live batch {} yet", first.batch),
+        )
+        .fix("`weir status` says why it waits; publish again after that")),
+    }
+}
+
+/// All columns of all of them.
+fn widest(all: &[RecordBatch]) -> SchemaRef {
+    let mut fields: Vec<Arc<Field>> = Vec::new();
+    for field in all.iter().flat_map(|rows| rows.schema_ref().fields()) {
+        if !fields.iter().any(|known| known.name() == field.name()) {
+            let everywhere = all.iter().all(|rows| rows.column_by_name(field.name()).is_some());
+            let nullable = field.is_nullable() || !everywhere;
+            fields.push(Arc::new(field.as_ref().clone().with_nullable(nullable)));
+        }
+    }
+    Arc::new(Schema::new(fields))
+}
+
+fn widened(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault> {
+    let columns = schema.fields().iter().map(|field| match rows.column_by_name(field.name()) {
+        Some(column) => column.clone(),
+        None => new_null_array(field.data_type(), rows.num_rows()),
+    });
+    RecordBatch::try_new(schema.clone(), columns.collect()).map_err(Fault::internal)
+}
