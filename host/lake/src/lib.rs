@@ -16,14 +16,14 @@ mod table;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use datafusion::execution::session_state::SessionState;
 use tokio::runtime::Handle;
-use weir_model::port::{AdHoc, BronzeRange, Lake, Queries, QueryEngine, RowMaker, Table, ViewTable};
+use weir_model::port::{AdHoc, BronzeRange, Lake, Queries, QueryEngine, RowMaker, Table, Upkeep, Upkept, ViewTable};
 use weir_model::time::BoxFuture;
 use weir_model::{Fault, FaultKind, FaultPoints, Limits, Name, Problem, Ruleset};
 
@@ -41,11 +41,16 @@ pub struct LakeConfig {
     pub runtime: Handle,
     /// Versions of a table between two checkpoints.
     pub checkpoint_every: u64,
-    /// How long log entries below a checkpoint are kept, for tables that are made here.
+    /// How long older versions of a table can be read: log entries below a checkpoint, and files that are not in the
+    /// table any more, are kept for that long.
     pub log_retention: Duration,
     /// About how many bytes a file of rows gets where rows are written anew: when small files are put together, and when
     /// rows are replaced.
     pub file_bytes: u64,
+    /// How many files of about the same size are put together by the upkeep; at least 2.
+    pub merge_files: usize,
+    /// How long batches can be replayed: tables that they are pinned to versions of keep these for as long.
+    pub replay_horizon: Duration,
     /// Memory that one question at the prompt may use, in bytes.
     pub adhoc_memory_bytes: u64,
     /// Rows that one question at the prompt may answer.
@@ -64,6 +69,8 @@ impl LakeConfig {
             checkpoint_every: 100,
             log_retention: Duration::from_secs(3600),
             file_bytes: 32 << 20,
+            merge_files: 8,
+            replay_horizon: Duration::from_secs(7 * 24 * 3600),
             adhoc_memory_bytes: limits.sql_memory_bytes,
             adhoc_rows: limits.sql_rows,
             adhoc_time: limits.sql_time.get(),
@@ -109,6 +116,9 @@ impl WeirLake {
             checkpoint_every: config.checkpoint_every.max(1),
             log_retention: config.log_retention,
             file_bytes: config.file_bytes.max(1),
+            merge_files: config.merge_files.max(2),
+            replay_horizon: config.replay_horizon,
+            pinned: Mutex::default(),
         };
         Ok(Arc::new(Self {
             session: Arc::new(query::state()),
@@ -162,6 +172,10 @@ impl Lake for WeirLake {
         range: BronzeRange,
     ) -> BoxFuture<'a, Result<Vec<RecordBatch>, Fault>> {
         Box::pin(self.reader.bronze(tenant, table, schema, range, None))
+    }
+
+    fn upkeep<'a>(&'a self, tenant: &'a Name, table: &'a Name, what: Upkeep) -> BoxFuture<'a, Result<Upkept, Fault>> {
+        Box::pin(self.tables.upkeep(tenant, table, what))
     }
 }
 

@@ -23,6 +23,8 @@ pub const POINTS: &[&str] = &[
     "sink.entry-put",
     "sink.after-append",
     "sink.cursor-moved",
+    "upkeep.file-written",
+    "upkeep.entry-put",
 ];
 
 /// Asked at every named point. Answering an error there must look to the caller like the host ending at that place:

@@ -8,7 +8,7 @@ use deltalake::operations::create::CreateBuilder;
 use weir_model::{Fault, FaultKind};
 
 use super::Settings;
-use super::folder::Folder;
+use super::folder::{Folder, percent_decoded};
 use crate::error::delta_fault;
 use crate::normalise::type_word;
 
@@ -20,6 +20,9 @@ pub(crate) async fn create(folder: &Folder, schema: &Schema, settings: &Settings
     let properties = [
         ("delta.checkpointInterval", settings.checkpoint_every.to_string()),
         ("delta.logRetentionDuration", format!("interval {seconds} seconds")),
+        // As long as a version can be read its files are there; what is remembered of them longer only makes
+        // checkpoints large.
+        ("delta.deletedFileRetentionDuration", format!("interval {seconds} seconds")),
         ("delta.enableExpiredLogCleanup", "true".to_owned()),
         // Every column: the position stands last in a stream's table and is what reads are pruned by.
         ("delta.dataSkippingNumIndexedCols", "-1".to_owned()),
@@ -95,22 +98,6 @@ pub(crate) fn sync_version(folder: &Folder, version: u64) -> Result<(), Fault> {
         }
     }
     folder.sync_files(&files)
-}
-
-/// Paths in a log are URL-encoded.
-fn percent_decoded(path: &str) -> String {
-    let mut out = Vec::with_capacity(path.len());
-    let bytes = path.as_bytes();
-    let mut i = 0;
-    while i < bytes.len() {
-        let hex = (bytes[i] == b'%')
-            .then(|| path.get(i + 1..i + 3))
-            .flatten()
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        out.push(hex.unwrap_or(bytes[i]));
-        i += if hex.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn column(field: &Field, nullable: bool) -> Result<StructField, Fault> {

@@ -34,6 +34,10 @@ pub(crate) enum Reason {
     Append,
     /// Rows took the place of others, those of this predicate.
     Replace(String),
+    /// The same rows stand in fewer files of about this many bytes.
+    Compact(u64),
+    /// Rows of this predicate were older than what is kept.
+    Expire(String),
 }
 
 /// A name for a new file of rows.
@@ -84,7 +88,8 @@ pub(crate) fn entry(
     removes: &[LiveFile],
     apps: &[(String, i64)],
 ) -> Result<Vec<u8>, Fault> {
-    let data_change = true;
+    // The same rows in other files are no change to those who follow the table.
+    let data_change = !matches!(reason, Reason::Compact(_));
     let now = now_millis();
     let size = |file: &LiveFile| i64::try_from(file.size).unwrap_or(i64::MAX);
     let removes = removes.iter().map(|file| {
@@ -114,6 +119,10 @@ pub(crate) fn entry(
             let predicate = Some(predicate.clone());
             DeltaOperation::Write { mode: SaveMode::Overwrite, partition_by: None, predicate }
         }
+        Reason::Compact(target) => {
+            DeltaOperation::Optimize { predicate: None, target_size: i64::try_from(*target).unwrap_or(i64::MAX) }
+        }
+        Reason::Expire(predicate) => DeltaOperation::Delete { predicate: Some(predicate.clone()) },
     };
     // No last_updated: a transaction version without one never expires, whatever the table's properties say.
     let apps = apps.iter().map(|(app, version)| Transaction::new(app, *version)).collect();

@@ -1,6 +1,7 @@
 //! A table's folder on disk: what is there, and the two writes that an append makes. Nothing here makes a folder, so a
 //! table that was taken away is never put back by accident; whatever returned `Ok` survives a crash of the machine.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -142,6 +143,56 @@ impl Folder {
         File::open(self.root.join(path)).map_err(|e| self.fault(&format!("opening {path}"), &e))
     }
 
+    /// Files of rows that lie directly in the table's folder, with their age: when they were written, in milliseconds.
+    pub fn row_files(&self) -> Result<Vec<(String, i64)>, Fault> {
+        let listed = fs::read_dir(&self.root).and_then(|entries| {
+            let mut files = Vec::new();
+            for entry in entries {
+                let entry = entry?;
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                if !name.ends_with(".parquet") || name.starts_with(['.', '_']) {
+                    continue;
+                }
+                match entry.metadata() {
+                    Ok(meta) => files.push((name, meta.mtime().saturating_mul(1000))),
+                    Err(e) if gone(&e) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            Ok(files)
+        });
+        listed.map_err(|e| self.fault("listing the table's files", &e))
+    }
+
+    /// Files that log entries took away since then, in milliseconds. Entries are kept for as long as older versions may
+    /// be read, so one that is not there is older.
+    pub fn removed_since(&self, since: i64) -> Result<HashSet<String>, Fault> {
+        let mut removed = HashSet::new();
+        let entries = fs::read_dir(self.log()).map_err(|e| self.fault("looking at the table's log", &e))?;
+        for entry in entries {
+            let path = entry.map_err(|e| self.fault("looking at the table's log", &e))?.path();
+            if path.extension().is_none_or(|e| e != "json") {
+                continue;
+            }
+            let text = match fs::read_to_string(&path) {
+                Ok(text) => text,
+                Err(e) if gone(&e) => continue,
+                Err(e) => return Err(self.fault("reading a log entry", &e)),
+            };
+            for line in text.lines().filter(|line| line.starts_with("{\"remove\"")) {
+                let Ok(action) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+                let Some(remove) = action.get("remove") else { continue };
+                let at = remove.get("deletionTimestamp").and_then(serde_json::Value::as_i64);
+                if at.is_none_or(|at| at > since)
+                    && let Some(path) = remove.get("path").and_then(serde_json::Value::as_str)
+                {
+                    removed.insert(percent_decoded(path));
+                }
+            }
+        }
+        Ok(removed)
+    }
+
     /// Takes a file of rows away that no entry names. Best effort: such a file harms nobody.
     pub fn remove_rows(&self, name: &str) {
         let _ = fs::remove_file(self.root.join(name));
@@ -278,4 +329,20 @@ fn sync_together(files: [File; 3]) -> io::Result<()> {
 
 fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Paths in a log are URL-encoded.
+pub(crate) fn percent_decoded(path: &str) -> String {
+    let mut out = Vec::with_capacity(path.len());
+    let bytes = path.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        let hex = (bytes[i] == b'%')
+            .then(|| path.get(i + 1..i + 3))
+            .flatten()
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        out.push(hex.unwrap_or(bytes[i]));
+        i += if hex.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&out).into_owned()
 }

@@ -3,9 +3,11 @@
 //! ```text
 //! append:  writer (order, idempotence) -> entry (file, statistics, log entry) -> folder (written, synced, put)
 //! replace: writer -> replace (which files by their statistics) -> rewrite (rows that stay) -> entry -> folder
+//! upkeep:  choose (which files) -> rewrite, beside the writer -> writer -> entry -> folder
 //! else:    create (make, widen) · held, files (what the log says) · tidy (checkpoints) · read (bronze, ad hoc)
 //! ```
 
+mod choose;
 mod create;
 mod entry;
 mod files;
@@ -16,9 +18,10 @@ mod replace;
 mod rewrite;
 mod stats;
 mod tidy;
+mod upkeep;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,13 +29,16 @@ use std::time::Duration;
 use arrow_schema::SchemaRef;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use weir_model::port::{Append, Replace, Table};
+use weir_model::port::{Append, Replace, Table, Upkeep, Upkept};
 use weir_model::time::BoxFuture;
-use weir_model::{Fault, FaultKind, FaultPoints, Name};
+use weir_model::{Fault, FaultKind, FaultPoints, Name, Time};
 
-use folder::Folder;
+use folder::{Folder, Presence};
 pub(crate) use read::{Opened, Reader};
 use writer::{Ask, Request};
+
+/// How often a table's folder is looked through while a version can be read.
+const LOOKS: u32 = 6;
 
 /// What all tables of a lake are kept with.
 #[derive(Debug)]
@@ -44,6 +50,20 @@ pub(crate) struct Settings {
     pub log_retention: Duration,
     /// About how many bytes a file of rows gets where rows are written anew.
     pub file_bytes: u64,
+    /// How many files of about the same size are put together.
+    pub merge_files: usize,
+    /// How long versions of tables that batches are pinned to can be read.
+    pub replay_horizon: Duration,
+    /// Tables that batches are pinned to versions of, as `tenant/table`.
+    pub pinned: Mutex<BTreeSet<String>>,
+}
+
+impl Settings {
+    /// How long older versions of a table can be read: their log entries and files stay.
+    pub fn history_of(&self, table: &str) -> Duration {
+        let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner).contains(table);
+        if pinned { self.log_retention.max(self.replay_horizon) } else { self.log_retention }
+    }
 }
 
 /// The writers of a lake, by table.
@@ -53,23 +73,50 @@ pub(crate) struct Tables {
     settings: Arc<Settings>,
     faults: Arc<dyn FaultPoints>,
     writers: Mutex<HashMap<String, mpsc::Sender<Ask>>>,
+    /// One upkeep at a time; when the folders of tables were last looked through.
+    upkeep: tokio::sync::Mutex<HashMap<String, Time>>,
 }
 
 impl Tables {
     pub fn new(root: PathBuf, settings: Settings, faults: Arc<dyn FaultPoints>) -> Self {
-        Self { root, settings: Arc::new(settings), faults, writers: Mutex::default() }
+        Self {
+            root,
+            settings: Arc::new(settings),
+            faults,
+            writers: Mutex::default(),
+            upkeep: tokio::sync::Mutex::default(),
+        }
     }
 
     /// The table, made when it is not there, widened when it lacks columns.
     pub async fn table(&self, tenant: &Name, table: &Name, schema: SchemaRef) -> Result<Arc<dyn Table>, Fault> {
         let folder = Folder::new(&self.root, tenant, table);
-        let asks = {
-            let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-            let start = || writer::start(folder.clone(), self.settings.clone(), self.faults.clone());
-            writers.entry(folder.name.clone()).or_insert_with(start).clone()
-        };
+        let asks = self.writer(&folder);
         let id = ask(&asks, |reply| Ask::Open(schema, reply)).await?;
         Ok(Arc::new(Handed { asks, id }))
+    }
+
+    /// The upkeep of a table that is there. One table at a time.
+    pub async fn upkeep(&self, tenant: &Name, table: &Name, what: Upkeep) -> Result<Upkept, Fault> {
+        let mut looked = self.upkeep.lock().await;
+        let folder = Folder::new(&self.root, tenant, table);
+        if folder.presence()? == Presence::Absent {
+            return Ok(Upkept::default());
+        }
+        let asks = self.writer(&folder);
+        let before = looked.get(&folder.name).copied().unwrap_or(what.now);
+        let looks = !looked.contains_key(&folder.name)
+            || what.now.since(before) >= self.settings.history_of(&folder.name) / LOOKS;
+        if looks {
+            looked.insert(folder.name.clone(), what.now);
+        }
+        upkeep::keep(&folder, &self.settings, &self.faults, &asks, &what, looks).await
+    }
+
+    fn writer(&self, folder: &Folder) -> mpsc::Sender<Ask> {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = || writer::start(folder.clone(), self.settings.clone(), self.faults.clone());
+        writers.entry(folder.name.clone()).or_insert_with(start).clone()
     }
 }
 

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use deltalake::checkpoints::{cleanup_metadata, create_checkpoint};
+use deltalake::checkpoints::{cleanup_expired_logs_for, create_checkpoint};
 use weir_model::Fault;
 
 use super::Settings;
+use super::entry::now_millis;
 use super::folder::Folder;
 use super::held::open;
 use crate::error::delta_fault;
@@ -34,9 +36,10 @@ impl Tidy {
             return;
         }
         self.done.store(version, Ordering::Relaxed);
-        let (folder, running) = (self.folder.clone(), self.running.clone());
+        let (folder, running, settings) = (self.folder.clone(), self.running.clone(), self.settings.clone());
         self.settings.runtime.spawn(async move {
-            if let Err(fault) = tidy(&folder).await {
+            let history = settings.history_of(&folder.name);
+            if let Err(fault) = tidy(&folder, history).await {
                 tracing::warn!(table = folder.name, %fault, "a checkpoint failed; the next one makes up for it");
             }
             running.store(false, Ordering::Release);
@@ -44,7 +47,7 @@ impl Tidy {
     }
 }
 
-async fn tidy(folder: &Folder) -> Result<(), Fault> {
+async fn tidy(folder: &Folder, history: Duration) -> Result<(), Fault> {
     let fault = |e| delta_fault(&folder.name, &e);
     let Some(table) = open(folder).await? else {
         return Ok(());
@@ -53,7 +56,10 @@ async fn tidy(folder: &Folder) -> Result<(), Fault> {
     // Entries go only after what replaces them is on the disk.
     let files = folder.checkpoint_files(table.version().unwrap_or(0));
     folder.sync_files(&files)?;
-    let removed = cleanup_metadata(&table, None).await.map_err(fault)?;
+    let version = table.version().unwrap_or(0);
+    let log = table.log_store();
+    let before = now_millis().saturating_sub(i64::try_from(history.as_millis()).unwrap_or(i64::MAX));
+    let removed = cleanup_expired_logs_for(version, log.as_ref(), before, None).await.map_err(fault)?;
     tracing::debug!(table = folder.name, version = table.version(), removed, "checkpoint");
     Ok(())
 }

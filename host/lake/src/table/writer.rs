@@ -24,6 +24,7 @@ use super::folder::{Folder, Presence, Put, Stamp};
 use super::held::{Held, load, open};
 use super::rewrite::discard;
 use super::tidy::Tidy;
+use super::upkeep::{Change, Survey};
 use crate::error::delta_fault;
 use crate::normalise::adapt;
 
@@ -49,6 +50,10 @@ pub(crate) enum Ask {
     Append(Request),
     /// Replaces rows of the table with this id.
     Replace(String, Replace, Reply<()>),
+    /// What there is to keep.
+    Survey(Reply<Option<Survey>>),
+    /// Puts files of the table with this id in the place of others; answers whether these were still there.
+    Change(String, Change, Reply<bool>),
 }
 
 /// One caller's append.
@@ -104,6 +109,8 @@ impl Writer {
                 Ask::Id(reply) => drop(reply.send(self.current(&[]).await.map(|held| held.id.clone()))),
                 Ask::Held(id, app, reply) => drop(reply.send(self.version_of(&id, &app).await)),
                 Ask::Replace(id, what, reply) => drop(reply.send(self.replace(&id, &what).await)),
+                Ask::Survey(reply) => drop(reply.send(self.survey().await)),
+                Ask::Change(id, change, reply) => drop(reply.send(self.change(&id, &change).await)),
                 Ask::Append(first) => {
                     let mut group = vec![first];
                     while group.len() < GROUP {

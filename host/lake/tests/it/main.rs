@@ -12,4 +12,5 @@ mod refused;
 mod replace;
 mod support;
 mod tables;
+mod upkeep;
 mod windows;

@@ -14,7 +14,7 @@ use weir_model::{Fault, FaultKind, NoFaults, Whose};
 use crate::support::*;
 
 /// A row: whose it is, its minute, its number.
-type Row = (Option<&'static str>, Option<i64>, i64);
+pub type Row = (Option<&'static str>, Option<i64>, i64);
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
@@ -24,7 +24,7 @@ fn schema() -> SchemaRef {
     ]))
 }
 
-fn rows(rows: &[Row]) -> RecordBatch {
+pub fn rows(rows: &[Row]) -> RecordBatch {
     let minutes = rows.iter().map(|r| r.1.map(|m| at(m).micros()));
     let columns: Vec<ArrayRef> = vec![
         Arc::new(StringArray::from_iter(rows.iter().map(|r| r.0))),
@@ -34,7 +34,7 @@ fn rows(rows: &[Row]) -> RecordBatch {
     RecordBatch::try_new(schema(), columns).unwrap()
 }
 
-fn replace(version: i64, who: Option<&str>, minutes: Option<(i64, i64)>, new: &[Row]) -> Replace {
+pub fn replace(version: i64, who: Option<&str>, minutes: Option<(i64, i64)>, new: &[Row]) -> Replace {
     Replace {
         app: "r".to_owned(),
         version,
@@ -45,25 +45,25 @@ fn replace(version: i64, who: Option<&str>, minutes: Option<(i64, i64)>, new: &[
 }
 
 impl House {
-    fn kept(&self) -> Arc<dyn Table> {
+    pub fn kept(&self) -> Arc<dyn Table> {
         self.runtime.block_on(self.lake.table(&name("acme"), &name("kept"), schema())).unwrap()
     }
-    fn add(&self, table: &Arc<dyn Table>, version: i64, new: &[Row]) -> Result<(), Fault> {
+    pub fn add(&self, table: &Arc<dyn Table>, version: i64, new: &[Row]) -> Result<(), Fault> {
         let item = Append { app: "a".to_owned(), version, rows: rows(new) };
         self.runtime.block_on(table.append(vec![item]))
     }
-    fn replace(&self, table: &Arc<dyn Table>, what: Replace) -> Result<(), Fault> {
+    pub fn replace(&self, table: &Arc<dyn Table>, what: Replace) -> Result<(), Fault> {
         self.runtime.block_on(table.replace(what))
     }
-    fn numbers(&self) -> Vec<i64> {
+    pub fn numbers(&self) -> Vec<i64> {
         let rows = self.lake.query(&name("acme"), "SELECT n FROM kept ORDER BY n", vec![]).unwrap();
         lines(&rows).iter().map(|n| n.parse().unwrap()).collect()
     }
-    fn place(&self) -> PathBuf {
+    pub fn place(&self) -> PathBuf {
         self.folder.path().join("lake/acme/kept")
     }
     /// Files of rows in the folder, whether or not the table has them.
-    fn files(&self) -> Vec<PathBuf> {
+    pub fn files(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.place()).unwrap().map(|e| e.unwrap().path());
         let mut files: Vec<_> = entries.filter(|p| p.extension().is_some_and(|e| e == "parquet")).collect();
         files.sort();
@@ -279,17 +279,6 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
          set this property of the table to false"
     );
     assert_eq!(house.numbers(), [1]);
-}
-
-/// Small numbers without a pattern (xorshift).
-pub struct Dice(pub u64);
-impl Dice {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
 }
 
 #[test]

@@ -191,9 +191,27 @@ pub fn python(table: &std::path::Path) -> (serde_json::Value, Vec<serde_json::Va
     (lines.next().unwrap(), lines.collect())
 }
 
+/// The time on the wall: what files on a disk are stamped with.
+#[allow(clippy::disallowed_methods)]
+pub fn wall() -> Time {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Time(i64::try_from(now.as_micros()).unwrap())
+}
+
 /// Each row as its values, joined by `|`.
 pub fn lines(batch: &RecordBatch) -> Vec<String> {
     let value = |column: &ArrayRef, row| array_value_to_string(column, row).unwrap();
     let line = |row| batch.columns().iter().map(|c| value(c, row)).collect::<Vec<_>>().join("|");
     (0..batch.num_rows()).map(line).collect()
+}
+
+/// Small numbers without a pattern (xorshift).
+pub struct Dice(pub u64);
+impl Dice {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
 }

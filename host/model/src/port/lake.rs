@@ -86,6 +86,41 @@ pub struct BronzeRange {
     pub below: Offsets,
 }
 
+/// What a table's upkeep goes by.
+#[derive(Debug, Clone)]
+pub struct Upkeep {
+    /// Now.
+    pub now: Time,
+    /// The timestamp column that says how old a row is; none: how long ago it was written does.
+    pub column: Option<String>,
+    /// How long rows are kept; none: for good. Rows go with their file, which holds rows of about one day.
+    pub keep: Option<std::time::Duration>,
+    /// Whether small files are put together, which takes room on the disk before it gives some back.
+    pub merge: bool,
+}
+
+/// What an upkeep did, and what the table is after it. All zero for a table that is not there, or that others made and
+/// that asks for more than plain files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Upkept {
+    /// Files of the table before.
+    pub files_before: usize,
+    /// Files that were put together with others.
+    pub merged_files: usize,
+    /// Files whose rows were too old.
+    pub expired_files: usize,
+    /// Rows that were too old.
+    pub expired_rows: u64,
+    /// Files that were taken from the disk because no version that can be read has them.
+    pub removed_files: usize,
+    /// Files of the table.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their rows, as far as is known.
+    pub rows: u64,
+}
+
 /// The tables of all tenants.
 pub trait Lake: Send + Sync {
     /// The table, made when it is not there, its schema widened when it lacks columns.
@@ -103,4 +138,13 @@ pub trait Lake: Send + Sync {
         schema: SchemaRef,
         range: BronzeRange,
     ) -> BoxFuture<'a, Result<Vec<RecordBatch>, Fault>>;
+    /// Keeps a table in shape: takes rows away that are too old, puts small files together, and takes files from the disk
+    /// that nobody can read any more. Loses and doubles nothing wherever it is cut short, and delays appends by a log
+    /// entry only. To be called again and again: one call does a bounded piece of work.
+    fn upkeep<'a>(
+        &'a self,
+        tenant: &'a Name,
+        table: &'a Name,
+        what: Upkeep,
+    ) -> BoxFuture<'a, Result<Upkept, Fault>>;
 }
