@@ -218,6 +218,9 @@ pub struct TableDef {
 pub struct OutputDef {
     /// The lake table.
     pub table: Name,
+    /// How many days its rows are kept, by their `_batch_time`; the host's default without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_days: Option<u32>,
 }
 
 /// Settings of an alarm type.

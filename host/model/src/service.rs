@@ -28,6 +28,9 @@ pub struct Status {
     pub scenarios: Vec<ScenarioStatus>,
     /// Streams in order.
     pub streams: Vec<StreamStatus>,
+    /// Tables that were kept since the host started, in order.
+    #[serde(default)]
+    pub tables: Vec<TableStatus>,
 }
 
 /// What a scenario does.
@@ -136,6 +139,45 @@ pub struct StreamStatus {
     pub late_rows: u64,
     pub rejected: Option<Notice>,
     pub fault: Option<Fault>,
+}
+
+/// A table as its latest upkeep left it; counts are since the host started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct TableStatus {
+    pub tenant: Name,
+    pub table: Name,
+    /// When it was kept.
+    pub at: Time,
+    pub files: u64,
+    pub bytes: u64,
+    pub rows: u64,
+    /// Files that were put together with others.
+    pub merged_files: u64,
+    /// Rows that were kept long enough and removed.
+    pub expired_rows: u64,
+    /// Files taken from the disk because no version that can be read has them.
+    pub removed_files: u64,
+    /// Why its upkeep does not get on, if it does not.
+    pub fault: Option<Fault>,
+}
+
+impl TableStatus {
+    /// Of a table that was not kept yet.
+    pub fn new(tenant: Name, table: Name, at: Time) -> Self {
+        Self {
+            tenant,
+            table,
+            at,
+            files: 0,
+            bytes: 0,
+            rows: 0,
+            merged_files: 0,
+            expired_rows: 0,
+            removed_files: 0,
+            fault: None,
+        }
+    }
 }
 
 /// Rows for people and programs.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_model::port::{PollLimit, Prepared};
+use weir_model::service::TableStatus;
 use weir_model::{Fault, FaultKind, Name, RunId, RunKey, ScenarioId, SinkId, Span, StreamId};
 
 use crate::batch::Streams;
@@ -14,6 +15,7 @@ use crate::drain::{Drain, Drained};
 use crate::engines::Engines;
 use crate::scenario::{Scenario, Step};
 use crate::stream::{Ingested, Stream};
+use crate::upkeep::Keeping;
 
 /// How a host paces itself.
 #[derive(Debug, Clone)]
@@ -37,6 +39,8 @@ pub struct Pace {
     /// The disk that must keep room, and how many bytes. With less, ingest, compilation and tables stop; the ledger, which
     /// has to say what has happened, does not.
     pub disk_floor: Option<(std::path::PathBuf, u64)>,
+    /// How tables are kept in shape.
+    pub keeping: Keeping,
 }
 
 impl Default for Pace {
@@ -51,6 +55,7 @@ impl Default for Pace {
             workers: 4,
             replay_horizon: Duration::from_secs(7 * 24 * 3600),
             disk_floor: None,
+            keeping: Keeping::default(),
         }
     }
 }
@@ -70,6 +75,8 @@ pub struct Host {
     full: AtomicBool,
     pub(crate) live: AtomicBool,
     pub(crate) backfills: crate::backfill::Open,
+    /// What the upkeep of each table came to.
+    upkept: Mutex<BTreeMap<(Name, Name), TableStatus>>,
 }
 
 /// What it consists of now.
@@ -99,6 +106,7 @@ impl Host {
             full: AtomicBool::new(false),
             live: AtomicBool::new(false),
             backfills: crate::backfill::Open::default(),
+            upkept: Mutex::default(),
         })
     }
 
@@ -279,6 +287,8 @@ impl Host {
             }
         }
         faults.extend(self.settle()?);
+        // A host that only ever runs like this has no other time for it.
+        faults.extend(self.upkeep()?);
         Ok(faults)
     }
 
@@ -334,6 +344,10 @@ impl Host {
     /// Streams that are open.
     pub fn stream_ids(&self) -> Vec<StreamId> {
         self.parts().streams.keys().cloned().collect()
+    }
+
+    pub(crate) fn upkept(&self) -> MutexGuard<'_, BTreeMap<(Name, Name), TableStatus>> {
+        self.upkept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn parts(&self) -> MutexGuard<'_, Parts> {

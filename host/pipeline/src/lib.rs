@@ -9,6 +9,7 @@
 //! side.rs      one batch for a fixed time, writing nothing
 //! backfill.rs  the batches of a past period, as a run of their own
 //! import.rs    rows into bronze from outside of a source
+//! upkeep.rs    tables kept in shape: which, and how long their rows stay
 //! host.rs      all of them together, as loops on a clock
 //! decide/      the choices, as pure functions
 //! ```
@@ -28,8 +29,10 @@ pub mod scenario;
 pub mod service;
 pub mod side;
 pub mod stream;
+pub mod upkeep;
 pub mod window;
 
 pub use admit::Admit;
 pub use engines::Engines;
 pub use host::{Host, Pace};
+pub use upkeep::Keeping;

@@ -65,6 +65,7 @@ pub async fn run(host: Arc<Host>) {
     let pool = Arc::new(Pool { permits: Arc::new(Semaphore::new(host.pace.workers.max(1))), host: host.clone() });
     let mut tasks = JoinSet::new();
     let mut started = Started::default();
+    tasks.spawn(upkeep(pool.clone()));
     let mut retained = host.engines.clock.now();
     while !pool.stopping() {
         if let Some(Err(fault)) = pool.work(Host::reconcile).await {
@@ -203,6 +204,26 @@ async fn tick(pool: Arc<Pool>, id: ScenarioId) {
                 tracing::error!(scenario = %id, "{fault}");
                 failures += 1;
                 pool.sleep(backoff(failures).get()).await;
+            }
+        }
+    }
+}
+
+/// Not in the pool: it takes no place from batches, and there is one of it.
+async fn upkeep(pool: Arc<Pool>) {
+    loop {
+        pool.sleep(pool.host.pace.keeping.every).await;
+        if pool.stopping() {
+            return;
+        }
+        for kept in pool.host.tables() {
+            let host = pool.host.clone();
+            // A fault was logged and stands in the status; the next round tries again.
+            if let Err(e) = tokio::task::spawn_blocking(move || host.upkeep_of(kept)).await {
+                tracing::error!("an upkeep panicked; this is a defect: {e}");
+            }
+            if pool.stopping() {
+                return;
             }
         }
     }

@@ -76,7 +76,8 @@ impl Service for Host {
             });
         }
         let live = self.live.load(Ordering::Acquire);
-        Ok(Status { time: engines.clock.now(), live, ledger: engines.ledger.incarnation(), scenarios, streams })
+        let tables = self.upkept().values().cloned().collect();
+        Ok(Status { time: engines.clock.now(), live, ledger: engines.ledger.incarnation(), scenarios, streams, tables })
     }
 
     fn ready(&self) -> Readiness {

@@ -231,6 +231,10 @@ pub(crate) fn manifest(m: &Manifest, around: &Around<'_>) -> Vec<Problem> {
             let text = format!("{} holds the rows of stream {stream}", def.table);
             out.push(problem(field, text).fix("choose another table"));
         }
+        if def.keep_days == Some(0) {
+            let field = format!("outputs.{name}.keep_days");
+            out.push(problem(field, "rows would be removed at once".into()).fix("keep at least 1 day"));
+        }
     }
     for (name, def) in &m.alarms {
         if def.clear_after == Some(0) {

@@ -16,6 +16,10 @@
 //! | `weir_stream_window_rows`, `weir_stream_window_bytes` | tenant, stream | the hot window |
 //! | `weir_stream_dead_letters_total`, `weir_stream_late_rows_total` | tenant, stream | |
 //! | `weir_stream_stopped` | tenant, stream | 1: a fault holds it |
+//! | `weir_table_files`, `weir_table_bytes`, `weir_table_rows` | tenant, table | as the latest upkeep left it |
+//! | `weir_table_merged_files_total`, `weir_table_removed_files_total` | tenant, table | put together; taken from the disk |
+//! | `weir_table_expired_rows_total` | tenant, table | kept long enough and removed |
+//! | `weir_table_upkeep_stopped` | tenant, table | 1: a fault holds its upkeep |
 //!
 //! The pipeline's own names must differ from these. [`BATCH_DURATION`] is a histogram with the buckets below.
 
@@ -24,7 +28,7 @@ use std::sync::Arc;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use weir_model::fault::Fault;
-use weir_model::service::{ScenarioState, ScenarioStatus, Status, StreamStatus};
+use weir_model::service::{ScenarioState, ScenarioStatus, Status, StreamStatus, TableStatus};
 
 /// Seconds from plan to commit, recorded by the pipeline.
 pub const BATCH_DURATION: &str = "weir_batch_duration_seconds";
@@ -61,6 +65,7 @@ pub(crate) fn text(mut out: String, status: &Result<Status, Fault>) -> String {
         scenarios(&mut out, &status.scenarios);
         sinks(&mut out, &status.scenarios);
         streams(&mut out, status);
+        tables(&mut out, status);
     }
     out
 }
@@ -125,6 +130,23 @@ fn streams(out: &mut String, status: &Status) {
     each("weir_stream_dead_letters_total", "counter", &|s| Some(s.dead_letters as f64));
     each("weir_stream_late_rows_total", "counter", &|s| Some(s.late_rows as f64));
     each("weir_stream_stopped", "gauge", &|s| Some(flag(s.fault.is_some())));
+}
+
+fn tables(out: &mut String, status: &Status) {
+    let mut each = |name, kind, value: &dyn Fn(&TableStatus) -> u64| {
+        let lines = status.tables.iter().map(|t| {
+            let labels = format!("{{tenant=\"{}\",table=\"{}\"}}", t.tenant, t.table);
+            (labels, value(t))
+        });
+        family(out, name, kind, lines);
+    };
+    each("weir_table_files", "gauge", &|t| t.files);
+    each("weir_table_bytes", "gauge", &|t| t.bytes);
+    each("weir_table_rows", "gauge", &|t| t.rows);
+    each("weir_table_merged_files_total", "counter", &|t| t.merged_files);
+    each("weir_table_removed_files_total", "counter", &|t| t.removed_files);
+    each("weir_table_expired_rows_total", "counter", &|t| t.expired_rows);
+    each("weir_table_upkeep_stopped", "gauge", &|t| u64::from(t.fault.is_some()));
 }
 
 fn unflushed(stream: &StreamStatus) -> u64 {

@@ -36,6 +36,7 @@ pub struct Config {
     pub ingest: IngestConfig,
     pub sink: SinkConfig,
     pub lake: LakeConfig,
+    pub upkeep: UpkeepConfig,
     pub ledger: LedgerConfig,
     pub threads: ThreadsConfig,
     /// The host's limits: the model's defaults with `[limits]` over them.
@@ -77,6 +78,18 @@ pub struct SinkConfig {
 #[allow(missing_docs)]
 pub struct LakeConfig {
     pub checkpoint_every: u64,
+    pub history: Span,
+    pub file_bytes: u64,
+    pub merge_files: u64,
+}
+/// `[upkeep]`.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub struct UpkeepConfig {
+    pub every: Span,
+    pub keep_results: Span,
+    pub keep_alarms: Span,
+    pub keep_dead_letters: Span,
 }
 /// `[ledger]`.
 #[derive(Debug, Clone)]
@@ -153,6 +166,13 @@ impl Config {
             let sink_flush = r.span("sink.flush", Duration::ZERO..=DAY);
             let batch_bytes = r.number("sink.batch_bytes", 1..=1 << 32);
             let checkpoint_every = r.number("lake.checkpoint_every", 1..=1_000_000);
+            let history = r.span("lake.history", Duration::from_secs(60)..=3_650 * DAY);
+            let file_bytes = r.number("lake.file_bytes", 1 << 16..=1 << 32);
+            let merge_files = r.number("lake.merge_files", 2..=10_000);
+            let every = r.span("upkeep.every", Duration::from_secs(1)..=DAY);
+            let keep_results = r.span("upkeep.keep_results", DAY..=36_500 * DAY);
+            let keep_alarms = r.span("upkeep.keep_alarms", DAY..=36_500 * DAY);
+            let keep_dead_letters = r.span("upkeep.keep_dead_letters", DAY..=36_500 * DAY);
             let replay_horizon = r.span("ledger.replay_horizon", Duration::ZERO..=3_650 * DAY);
             let disk_floor_bytes = r.number("ledger.disk_floor_bytes", 0..=1 << 50);
             let cpu = r.number("threads.cpu", 1..=1_024);
@@ -172,7 +192,18 @@ impl Config {
                 rule_store: RuleStoreConfig { poll: poll?, settle: settle?, keep: keep? },
                 ingest: IngestConfig { poll_rows: poll_rows?, poll_bytes: poll_bytes?, flush: ingest_flush? },
                 sink: SinkConfig { flush: sink_flush?, batch_bytes: batch_bytes? },
-                lake: LakeConfig { checkpoint_every: checkpoint_every? },
+                lake: LakeConfig {
+                    checkpoint_every: checkpoint_every?,
+                    history: history?,
+                    file_bytes: file_bytes?,
+                    merge_files: merge_files?,
+                },
+                upkeep: UpkeepConfig {
+                    every: every?,
+                    keep_results: keep_results?,
+                    keep_alarms: keep_alarms?,
+                    keep_dead_letters: keep_dead_letters?,
+                },
                 ledger: LedgerConfig { replay_horizon: replay_horizon?, disk_floor_bytes: disk_floor_bytes? },
                 threads: ThreadsConfig { cpu: cpu?, rule: rule? },
                 limits,

@@ -18,7 +18,7 @@ use weir_model::port::{PollLimit, QueryEngine, RuleStore, ScenarioView};
 use weir_model::service::Service;
 use weir_model::time::{BoxFuture, Clock};
 use weir_model::{FaultPoints, NoFaults};
-use weir_pipeline::{Admit, Engines, Host, Pace, loops};
+use weir_pipeline::{Admit, Engines, Host, Keeping, Pace, loops};
 use weir_rulestore::{FolderStore, Keep, StoreConfig, Subject, check_folder};
 use weir_sandbox::{Sandbox, SandboxConfig};
 
@@ -62,6 +62,10 @@ pub fn build(
     let ledger = FjallLedger::open(&data.join("ledger"), LedgerConfig::default(), faults.clone())?;
     let mut lake_config = LakeConfig::new(data.join("lake"), runtime.clone());
     lake_config.checkpoint_every = config.lake.checkpoint_every;
+    lake_config.log_retention = config.lake.history.get();
+    lake_config.file_bytes = config.lake.file_bytes;
+    lake_config.merge_files = size(config.lake.merge_files);
+    lake_config.replay_horizon = config.ledger.replay_horizon.get();
     let lake = WeirLake::open(lake_config, faults.clone())?;
     let admit = Admit {
         detectors: Sandbox::new(SandboxConfig::new(data.join("cache")))?,
@@ -119,6 +123,12 @@ pub fn pace(config: &Config) -> Pace {
         sink_bytes: size(config.sink.batch_bytes),
         workers: threads(config.threads.cpu) + 2,
         replay_horizon: config.ledger.replay_horizon.get(),
+        keeping: Keeping {
+            every: config.upkeep.every.get(),
+            results: config.upkeep.keep_results.get(),
+            alarms: config.upkeep.keep_alarms.get(),
+            dead_letters: config.upkeep.keep_dead_letters.get(),
+        },
         disk_floor: config.data.clone().map(|data| (data, config.ledger.disk_floor_bytes)),
         ..Pace::default()
     }

@@ -20,3 +20,4 @@ mod rejected;
 mod s1;
 mod support;
 mod swaps;
+mod upkeep;

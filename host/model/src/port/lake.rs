@@ -141,10 +141,5 @@ pub trait Lake: Send + Sync {
     /// Keeps a table in shape: takes rows away that are too old, puts small files together, and takes files from the disk
     /// that nobody can read any more. Loses and doubles nothing wherever it is cut short, and delays appends by a log
     /// entry only. To be called again and again: one call does a bounded piece of work.
-    fn upkeep<'a>(
-        &'a self,
-        tenant: &'a Name,
-        table: &'a Name,
-        what: Upkeep,
-    ) -> BoxFuture<'a, Result<Upkept, Fault>>;
+    fn upkeep<'a>(&'a self, tenant: &'a Name, table: &'a Name, what: Upkeep) -> BoxFuture<'a, Result<Upkept, Fault>>;
 }

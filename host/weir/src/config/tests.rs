@@ -25,6 +25,11 @@ fn the_defaults_are_whole_and_hold_nothing_unknown() {
     assert_eq!((config.threads.cpu, config.threads.rule), (2, 2));
     assert_eq!(config.ledger.replay_horizon, Span::secs(7 * 86_400));
     assert_eq!(config.lake.checkpoint_every, 100);
+    assert_eq!((config.lake.history, config.lake.file_bytes, config.lake.merge_files), (Span::secs(3600), 32 << 20, 8));
+    let day = 86_400;
+    assert_eq!(config.upkeep.every, Span::secs(60));
+    assert_eq!((config.upkeep.keep_results, config.upkeep.keep_alarms), (Span::secs(365 * day), Span::secs(365 * day)));
+    assert_eq!(config.upkeep.keep_dead_letters, Span::secs(30 * day));
     assert_eq!(config.limits, Limits::defaults());
     assert_eq!(config.log.format, Format::Human);
 }

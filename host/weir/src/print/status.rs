@@ -35,6 +35,11 @@ pub fn text(status: &Status) -> String {
     for (id, trouble) in status.streams.iter().flat_map(stream_troubles) {
         let _ = writeln!(out, "  {id}: {}", clean(&trouble));
     }
+    for table in &status.tables {
+        if let Some(fault) = &table.fault {
+            let _ = writeln!(out, "  upkeep of table {}/{}: {}", table.tenant, table.table, clean(&fault.to_string()));
+        }
+    }
     out
 }
 

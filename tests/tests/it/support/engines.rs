@@ -33,7 +33,10 @@ pub fn open<S: RuleStore + History + 'static>(
     store: Arc<S>,
 ) -> Result<Opened, Fault> {
     let ledger = FjallLedger::open(&data.join("ledger"), LedgerConfig::default(), faults.clone())?;
-    let lake = WeirLake::open(LakeConfig::new(data.join("lake"), runtime.clone()), faults.clone())?;
+    let mut config = LakeConfig::new(data.join("lake"), runtime.clone());
+    // So that tables of a few minutes are kept too.
+    config.merge_files = 3;
+    let lake = WeirLake::open(config, faults.clone())?;
     let engines = Engines {
         ledger: ledger.clone(),
         lake: lake.clone(),
