@@ -138,6 +138,10 @@ impl WeirLake {
 
 impl QueryEngine for WeirLake {
     fn plan(&self, ruleset: &Ruleset) -> Result<Arc<dyn Queries>, Vec<Problem>> {
+        // Before the first batch is pinned to a version of one.
+        for table in ruleset.manifest.tables.values().filter_map(|def| def.lake.as_ref()) {
+            self.tables.pin(&ruleset.scenario.tenant, table);
+        }
         let memory = query::to_usize(ruleset.limits.sql_memory_bytes);
         let tools = query::Tools {
             session: self.session.clone(),

@@ -42,36 +42,45 @@ pub(crate) struct Kept {
     keep: Option<Duration>,
 }
 
+/// Tables by tenant and name, each with what its rows grow old by and how long they are kept.
+#[derive(Default)]
+struct Found(BTreeMap<(Name, Name), (Option<String>, Option<Duration>)>);
+
+impl Found {
+    fn add(&mut self, tenant: &Name, table: Name, column: Option<&str>, keep: Option<Duration>) {
+        let entry = self.0.entry((tenant.clone(), table)).or_insert_with(|| (column.map(str::to_owned), keep));
+        // Two that write to one table: what the more careful one keeps stays.
+        entry.1 = entry.1.zip(keep).map(|(a, b)| a.max(b));
+    }
+
+    /// The tables that the host writes for every tenant.
+    fn add_of_host(&mut self, tenant: &Name, keeping: &Keeping) {
+        let tables = [
+            (ALARM_EVENTS, Some("time"), Some(keeping.alarms)),
+            (ALARMS, None, None),
+            (DEAD_LETTERS, None, Some(keeping.dead_letters)),
+        ];
+        for (table, column, keep) in tables {
+            if let Ok(table) = Name::new(table) {
+                self.add(tenant, table, column, keep);
+            }
+        }
+    }
+}
+
 impl Host {
     /// Every table that streams and active rulesets write to, in order.
     pub(crate) fn tables(&self) -> Vec<Kept> {
-        let mut all: BTreeMap<(Name, Name), (Option<String>, Option<Duration>)> = BTreeMap::new();
-        let mut note = |tenant: &Name, table: Name, column: Option<&str>, keep: Option<Duration>| {
-            let entry = all.entry((tenant.clone(), table)).or_insert_with(|| (column.map(str::to_owned), keep));
-            // Two that write to one table: what the more careful one keeps stays.
-            entry.1 = entry.1.zip(keep).map(|(a, b)| a.max(b));
-        };
-        let of_host = |tenant: &Name, note: &mut dyn FnMut(&Name, Name, Option<&str>, Option<Duration>)| {
-            let keeping = &self.pace.keeping;
-            let tables = [
-                (ALARM_EVENTS, Some("time"), Some(keeping.alarms)),
-                (ALARMS, None, None),
-                (DEAD_LETTERS, None, Some(keeping.dead_letters)),
-            ];
-            for (table, column, keep) in tables {
-                if let Ok(table) = Name::new(table) {
-                    note(tenant, table, column, keep);
-                }
-            }
-        };
+        let mut found = Found::default();
+        let keeping = &self.pace.keeping;
         let (streams, sinks) = {
             let parts = self.parts();
             (parts.streams.clone(), parts.sinks.keys().cloned().collect::<Vec<_>>())
         };
         for (id, stream) in &streams {
             let keep = DAY * stream.def.keep_days;
-            note(&id.tenant, table_name(id, &stream.def), Some(&stream.def.event_time), Some(keep));
-            of_host(&id.tenant, &mut note);
+            found.add(&id.tenant, table_name(id, &stream.def), Some(&stream.def.event_time), Some(keep));
+            found.add_of_host(&id.tenant, keeping);
         }
         for view in self.engines.store.scenarios() {
             let Some(active) = view.active.filter(|_| !view.removed) else { continue };
@@ -84,14 +93,14 @@ impl Host {
                     continue;
                 }
                 let def = outputs.get(&name);
-                let keep = def.and_then(|d| d.keep_days).map_or(self.pace.keeping.results, |days| DAY * days);
+                let keep = def.and_then(|d| d.keep_days).map_or(keeping.results, |days| DAY * days);
                 let table = def.map_or_else(|| name.clone(), |d| d.table.clone());
-                note(&view.id.tenant, table, Some(BATCH_TIME), Some(keep));
+                found.add(&view.id.tenant, table, Some(BATCH_TIME), Some(keep));
             }
-            of_host(&view.id.tenant, &mut note);
+            found.add_of_host(&view.id.tenant, keeping);
         }
         let kept = |((tenant, table), (column, keep))| Kept { tenant, table, column, keep };
-        all.into_iter().map(kept).collect()
+        found.0.into_iter().map(kept).collect()
     }
 
     /// Keeps every table once. Blocks. Answers the faults that were met.

@@ -113,6 +113,13 @@ impl Tables {
         upkeep::keep(&folder, &self.settings, &self.faults, &asks, &what, looks).await
     }
 
+    /// From now on batches are pinned to versions of this table: these stay readable for the replay horizon. Until the
+    /// process ends, because batches of a ruleset that is not active any more are replayed too.
+    pub fn pin(&self, tenant: &Name, table: &Name) {
+        let mut pinned = self.settings.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        pinned.insert(Folder::new(&self.root, tenant, table).name);
+    }
+
     fn writer(&self, folder: &Folder) -> mpsc::Sender<Ask> {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         let start = || writer::start(folder.clone(), self.settings.clone(), self.faults.clone());

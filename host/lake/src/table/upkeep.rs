@@ -228,7 +228,8 @@ impl Writer {
             return false;
         }
         let Some(held) = &mut self.held else { return false };
-        matches!(read_files(&folder, held).await, Ok(true)) && !change.removed.iter().any(|f| has(held, &[f.clone()]))
+        matches!(read_files(&folder, held).await, Ok(true))
+            && !change.removed.iter().any(|f| has(held, std::slice::from_ref(f)))
     }
 }
 

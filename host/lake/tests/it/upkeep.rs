@@ -163,17 +163,54 @@ fn files_stay_while_an_older_version_may_be_read() {
     assert_eq!((kept.merged_files, kept.files, kept.removed_files), (8, 1, 0));
     assert_eq!(house.files().len(), 9);
     // Version 8 is the last one before; another reader can still have it.
-    let (_, before) = {
-        let url = url::Url::from_directory_path(house.place()).unwrap();
-        let builder = DeltaTableBuilder::from_url(url).unwrap().with_version(8);
-        let old = house.runtime.block_on(builder.load()).unwrap();
-        (old.version(), old.get_file_uris().unwrap().count())
-    };
-    assert_eq!(before, 8);
+    assert_eq!(readable(&house, 8), Some(8));
     assert_eq!(house.upkeep(upkeep(wall().plus(HOUR / 2))).unwrap().removed_files, 0);
     assert_eq!(house.upkeep(upkeep(wall().plus(HOUR * 2))).unwrap().removed_files, 8);
     assert_eq!(house.files().len(), 1);
     assert_eq!(outside(&house).1, (1..=8).collect::<Vec<_>>());
+}
+
+/// How many files a version has, if its log goes back so far and all of them are there.
+fn readable(house: &House, version: u64) -> Option<usize> {
+    let url = url::Url::from_directory_path(house.place()).unwrap();
+    let builder = DeltaTableBuilder::from_url(url).unwrap().with_version(version);
+    let old = house.runtime.block_on(builder.load()).ok()?;
+    let files: Vec<String> = old.get_file_uris().unwrap().collect();
+    files.iter().all(|f| std::path::Path::new(f.trim_start_matches("file://")).exists()).then_some(files.len())
+}
+
+/// Batches that were pinned to a version can be replayed for a week, however short others keep theirs.
+#[test]
+fn versions_that_batches_are_pinned_to_stay_for_the_replay_horizon() {
+    for pinned in [false, true] {
+        // Without any history of its own: every checkpoint takes the entries below it away.
+        let house = House::with(Arc::new(NoFaults), 5);
+        let table = house.kept();
+        if pinned {
+            let manifest = "[queries.q]\nfile = \"q.sql\"\n[tables.reference]\nlake = \"kept\"\n\
+                            schema = { who = \"text\", n = \"int64\" }\n";
+            house.plan(&ruleset(manifest, &[], &[("q.sql", "SELECT who, n FROM reference")]));
+        }
+        (1..=8).for_each(|n| house.add(&table, n, &[(Some("x"), Some(0), n)]).unwrap());
+        let begun = std::time::Instant::now();
+        let gone = |version| readable(&house, version).is_none();
+        let mut n = 8;
+        // Checkpoints are made beside the appends: go on until one has taken version 6 away, or a few were made.
+        while !gone(6) && n < if pinned { 60 } else { 10_000 } && begun.elapsed().as_secs() < 60 {
+            n += 1;
+            house.add(&table, n, &[(Some("x"), Some(0), n)]).unwrap();
+            if n % 5 == 0 {
+                house.upkeep(upkeep(wall().plus(HOUR))).unwrap();
+            }
+        }
+        assert_eq!(readable(&house, 6), pinned.then_some(6), "after {n} appends");
+        if pinned {
+            let week = 7 * DAY_LONG;
+            assert!(house.upkeep(upkeep(wall().plus(week + HOUR))).unwrap().removed_files > 0);
+            assert_eq!(readable(&house, 6), None);
+        }
+        assert_eq!(house.numbers(), (1..=n).collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -103,7 +103,7 @@ x = 1
 }
 
 const TOP: &str = "the settings here are data, ingest, lake, ledger, limits, listen, listen_token, log, rule_store, sink, \
-                   store, threads";
+                   store, threads, upkeep";
 
 fn unknown_limit() -> String {
     let patch = toml::from_str("alarmz = 1").expect("toml");
