@@ -18,6 +18,8 @@ mod protocol;
 mod reference;
 mod rejected;
 mod s1;
+mod s2;
+mod s3;
 mod support;
 mod swaps;
 mod upkeep;

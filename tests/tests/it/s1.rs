@@ -102,6 +102,17 @@ fn starter_data_gives_the_alarms_of_the_spec_and_another_reader_agrees() {
 }
 
 #[test]
+fn the_injector_gives_one_critical_of_60_a_minute() {
+    let example = Example::new();
+    example.inject("s1_router_syslog_events.toml");
+    let live = example.open();
+    assert_eq!(example.batches(&live) + example.minute(&live), 2);
+    let sixty = |minute, batch| row("34", 60, "Critical", "Threshold >= 50", minute, batch);
+    assert_eq!(results(&example, &live), [sixty("11:58", 1), sixty("11:59", 1), sixty("12:00", 2)]);
+    assert_eq!(live.host.alarms(None, false).unwrap().len(), 1);
+}
+
+#[test]
 fn an_edited_rule_and_a_new_plugin_are_in_the_next_batch_and_state_is_still_there() {
     let example = Example::new();
     let live = example.open();

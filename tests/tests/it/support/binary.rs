@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::example::assemble;
+use super::example::assemble_only;
 
 /// The scenario of the example.
 pub const S1: &str = "netops/s1-syslog";
@@ -53,12 +53,12 @@ pub struct Site {
 }
 
 impl Site {
-    /// The example with a trigger of `trigger`, and a host that is quick to look and to flush. `config` is put before
+    /// S1 of the example with a trigger of `trigger`, and a host that is quick to look and to flush. `config` is put before
     /// the configuration's tables.
     pub fn new(trigger: &str, config: &str) -> Self {
         let dir = TempDir::new().unwrap();
         let site = Self { data: dir.path().join("data"), dir };
-        assemble(&site.store());
+        assemble_only(&site.store(), "s1-syslog");
         let trigger = format!("interval = \"{trigger}\"");
         site.edit("netops/s1-syslog/scenario.toml", "interval = \"10s\"", &trigger);
         let tables = "[ingest]\nflush = \"200ms\"\n[rule_store]\npoll = \"100ms\"\nsettle = \"200ms\"\n";

@@ -57,9 +57,30 @@ pub fn assemble(to: &Path) {
     }
 }
 
+/// The same with one scenario of tenant `netops` alone, and the streams that it reads.
+pub fn assemble_only(to: &Path, scenario: &str) {
+    assemble(to);
+    let tenant = to.join("netops");
+    let manifest = std::fs::read_to_string(tenant.join(scenario).join("scenario.toml")).unwrap();
+    let manifest: weir_model::Manifest = toml::from_str(&manifest).unwrap();
+    for entry in std::fs::read_dir(&tenant).unwrap() {
+        let folder = entry.unwrap();
+        if folder.path().join("scenario.toml").is_file() && folder.file_name() != scenario {
+            std::fs::remove_dir_all(folder.path()).unwrap();
+        }
+    }
+    for entry in std::fs::read_dir(tenant.join("streams")).unwrap() {
+        let file = entry.unwrap().path();
+        if !file.file_stem().is_some_and(|stem| manifest.inputs.contains_key(&*stem.to_string_lossy())) {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+}
+
 /// The example on real engines.
 pub struct Example {
     pub dir: TempDir,
+    scenario: &'static str,
     pub clock: VirtualClock,
     pub runtime: Runtime,
     /// The text of a settings file, in place of the host's defaults.
@@ -73,21 +94,29 @@ pub struct Live {
 }
 
 impl Example {
-    /// At 2026-01-31T12:00:30Z, with a trigger of a minute, as the spec has it.
+    /// S1 alone at 2026-01-31T12:00:30Z, with a trigger of a minute, as the spec has it.
     pub fn new() -> Self {
-        Self::new_in(TempDir::new().unwrap())
+        Self::of("s1-syslog")
     }
     /// The same in a folder that is given.
     pub fn new_in(dir: TempDir) -> Self {
+        Self::of_in("s1-syslog", dir)
+    }
+    /// Another scenario of the example.
+    pub fn of(scenario: &'static str) -> Self {
+        Self::of_in(scenario, TempDir::new().unwrap())
+    }
+    fn of_in(scenario: &'static str, dir: TempDir) -> Self {
         let example = Self {
             dir,
+            scenario,
             settings: "",
             clock: VirtualClock::new("2026-01-31T12:00:30Z".parse::<Time>().unwrap()),
             runtime: Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(),
         };
-        assemble(&example.store());
+        assemble_only(&example.store(), scenario);
         example.edit(
-            "netops/s1-syslog/scenario.toml",
+            &format!("netops/{scenario}/scenario.toml"),
             "trigger = { interval = \"10s\" }",
             "trigger = { interval = \"1m\" }",
         );
@@ -100,7 +129,7 @@ impl Example {
         self.dir.path().join("data")
     }
     pub fn scenario(&self) -> ScenarioId {
-        "netops/s1-syslog".parse().unwrap()
+        format!("netops/{}", self.scenario).parse().unwrap()
     }
     /// Replaces a text that must be there.
     pub fn edit(&self, file: &str, from: &str, to: &str) {
@@ -163,6 +192,11 @@ impl Example {
             #[allow(clippy::disallowed_methods)]
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+    /// Puts the injector's data set in the place of a stream's starter data.
+    pub fn inject(&self, stream: &str) {
+        let from = repository().join("examples/network-cep/injector").join(stream);
+        std::fs::copy(from, self.store().join("netops/streams").join(stream)).unwrap();
     }
     /// Moves to the next minute's half, runs what is due, and brings it to the tables. Answers how many batches ran.
     pub fn minute(&self, live: &Live) -> usize {

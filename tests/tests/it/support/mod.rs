@@ -4,3 +4,4 @@ pub mod binary;
 pub mod engines;
 pub mod example;
 pub mod fakes;
+pub mod feed;
