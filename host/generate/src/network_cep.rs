@@ -1,8 +1,8 @@
 //! The six streams of `network-cep`: what the operator's starter data looks like, minute by minute.
 //!
-//! With seed 0 every minute holds exactly the starter data, so the expected alarms are known, and some rows that no
-//! scenario counts (other messages, other link types, interfaces and OLTs that are in no topology). Any other seed makes
-//! counts, traffic, forecasts and OLT alarms vary, with missing rows, nulls, zero baselines and clearing events among them.
+//! With seed 0 every minute holds exactly the rows that the example's own sources make of it (a test compares them), so
+//! history and live data fit together and the expected alarms are known. Any other seed makes counts, traffic, forecasts
+//! and OLT alarms vary, with missing rows, nulls, zero baselines and clearing events among them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use weir_model::{Fault, Time};
 
 use crate::dice::Dice;
 use crate::sheet::Cell::{At, Float, Int, Null, Text};
-use crate::sheet::{Cell, Sheet};
+use crate::sheet::Sheet;
 use crate::{MINUTE, Part};
 
 const SECOND: i64 = 1_000_000;
@@ -218,45 +218,38 @@ fn starter_messages() -> Vec<Said> {
     said
 }
 
-/// The router of S2 and S3's service nodes.
+/// The router of S2.
 const CORE: &str = "203.0.113.90";
-/// Interface, link type and Gbps of S2's four devices.
-const DEVICES: [(&str, i64); 4] = [("2/1/1.0", 70), ("2/1/2", 50), ("2/2/1", 30), ("2/2/2", 50)];
+/// Interfaces of S2 and their Gbps. The topology has 2/1/1.0 and 2/1/2: of CORE-METRO interfaces a trailing `.0` means
+/// nothing. Of others it does, so the traffic of 2/2/1.0 is nobody's.
+const CORE_INTERFACES: [(&str, i64); 5] =
+    [("2/1/1", 70), ("2/1/2.0", 50), ("2/2/1", 30), ("2/2/1.0", 90), ("2/2/2", 50)];
 /// Link types with a forecast of 40 to 60 Gbps.
 const LINKS: [&str; 2] = ["CORE-METRO", "CORE-EDGE"];
 
 fn linkdown(sheet: &mut Sheet, minute: i64, mut dice: Option<Dice>) {
     let events = [
-        (5, LINKS[0], "2/1/1", "Router-M-1"),
-        (20, LINKS[1], "2/2/1", "Router-E-1"),
+        (10, LINKS[0], "2/1/9", "Metro-Router-C-9", "MC9"),
         // No scenario looks at this type.
-        (40, "METRO-EDGE", "3/1/1", "Router-E-9"),
+        (20, "CORE-CORE", "1/1/1", "Core-Router-D-1", "CD1"),
+        (40, LINKS[1], "2/2/9", "Edge-RouterB-109", "EB109"),
     ];
-    for (second, link, interface, remote) in events {
+    for (second, link, interface, remote, code) in events {
         if dice.as_mut().is_some_and(|d| d.one_in(4)) {
             continue;
         }
-        let at = minute + second * SECOND;
-        sheet.push(&[
-            At(at),
-            Text("Core-RouterC-090"),
-            Text(CORE),
-            Text("LinkDown"),
-            Text(interface),
-            Text(link),
-            Text(remote),
-            Text("R90"),
-            At(at),
-            At(at + SECOND),
-        ]);
+        let at = At(minute + second * SECOND);
+        let (host, link, interface) = (Text("Core-Router-A-90"), Text(link), Text(interface));
+        sheet.push(&[at, host, Text(CORE), Text("LINK"), interface, link, Text(remote), Text(code), at, at]);
     }
 }
 
 fn forecast(sheet: &mut Sheet, minute: i64, mut dice: Option<Dice>) {
     let day = Time(minute).to_string();
     let day = day.get(..10).unwrap_or(&day);
+    let run = At(minute - minute.rem_euclid(60 * MINUTE));
     for link in LINKS {
-        let (mut low, mut high, mut phase) = (Float(40.0), Float(60.0), Text("normal"));
+        let (mut low, mut high, mut phase) = (Float(40.0), Float(60.0), Text("steady"));
         if let Some(dice) = &mut dice {
             if dice.one_in(20) {
                 continue;
@@ -268,8 +261,7 @@ fn forecast(sheet: &mut Sheet, minute: i64, mut dice: Option<Dice>) {
                 phase = Null;
             }
         }
-        let y = Float(50.0);
-        sheet.push(&[Text(CORE), Text(link), At(minute), y, y, low, high, phase, Text(day), At(minute)]);
+        sheet.push(&[Text(CORE), Text(link), At(minute), Null, Float(50.0), low, high, phase, Text(day), run]);
     }
 }
 
@@ -306,102 +298,114 @@ const TRAFFIC: [(&str, char); 25] = [
     ("created_at", 't'),
 ];
 
-fn traffic(sheet: &mut Sheet, at: i64, router: &str, index: i64, name: &str, rx_bytes: Cell<'_>, multicast: Cell<'_>) {
-    let index = (1000 + index).to_string();
-    let time = Time(at).to_string();
-    let day = time.get(..10).unwrap_or(&time);
-    let (zero, up) = (Int(0), Text("up"));
-    sheet.push(&[
-        At(at),
-        Text(router),
-        Text(&index),
-        up,
-        Null,
-        zero,
-        zero,
-        up,
-        zero,
-        zero,
-        Text("snmp-interface"),
-        Text(&time),
-        Text(&time),
-        Text(day),
-        zero,
-        zero,
-        rx_bytes,
-        Int(1_000_000),
-        zero,
-        multicast,
-        Int(1_000_000_000),
-        Int(1_000_000),
-        Int(100_000_000_000),
-        Text(name),
-        Text(&time),
-    ]);
+/// What an interface counted. Other columns are empty in the example.
+#[derive(Default)]
+struct Counted {
+    rx_bytes: Option<i64>,
+    rx_unicast: Option<i64>,
+    rx_errors: Option<i64>,
+    tx_multicast: Option<i64>,
+    tx_bytes: Option<i64>,
+}
+
+fn traffic(sheet: &mut Sheet, at: i64, router: &str, interface: &str, counted: &Counted) {
+    let index = interface.replace('/', "");
+    let created = Time(at).to_string();
+    let int = |n: Option<i64>| n.map_or(Null, Int);
+    let cells = TRAFFIC.map(|(column, _)| match column {
+        "collected_at" => At(at),
+        "router_ip" => Text(router),
+        "if_index" => Text(&index),
+        "if_admin_status" | "if_oper_status" => Text("up"),
+        "rx_error_pkts" => int(counted.rx_errors),
+        "rx_bytes" => int(counted.rx_bytes),
+        "rx_unicast_pkts" => int(counted.rx_unicast),
+        "tx_multicast_pkts" => int(counted.tx_multicast),
+        "tx_bytes" => int(counted.tx_bytes),
+        "if_speed" => Int(100_000_000_000),
+        "if_name" => Text(interface),
+        "created_at" => Text(&created),
+        _ => Null,
+    });
+    sheet.push(&cells);
 }
 
 fn core_traffic(sheet: &mut Sheet, minute: i64, mut dice: Option<Dice>) {
-    let at = minute + 30 * SECOND;
-    for (index, (interface, gbps)) in (1..).zip(DEVICES) {
-        let mut bytes = Int(gbps * GBPS_BYTES);
-        if let Some(dice) = &mut dice {
-            if dice.one_in(20) {
-                continue;
+    // Two samples a minute, half of its bytes in each.
+    for second in [20, 50] {
+        for (interface, gbps) in CORE_INTERFACES {
+            let mut counted = Counted {
+                rx_bytes: Some(gbps * GBPS_BYTES / 2),
+                rx_unicast: Some(gbps * 3_750_000),
+                rx_errors: Some(0),
+                ..Counted::default()
+            };
+            if let Some(dice) = &mut dice {
+                if dice.one_in(20) {
+                    continue;
+                }
+                let tenths = dice.pick(0, 1200);
+                counted.rx_bytes = (!dice.one_in(20)).then_some(tenths * GBPS_BYTES / 20);
             }
-            bytes = if dice.one_in(20) { Null } else { Int(dice.pick(0, 1200) * GBPS_BYTES / 10) };
+            traffic(sheet, minute + second * SECOND, CORE, interface, &counted);
         }
-        traffic(sheet, at, CORE, index, interface, bytes, Int(0));
     }
-    traffic(sheet, at, CORE, 9, "9/9/9", Int(95 * GBPS_BYTES), Int(0));
 }
 
-/// OLT of S3's starter data.
-const OLT: &str = "192.0.2.23";
-/// Its first hops: service node and interface.
-const HOPS: [(&str, &str); 2] = [("198.51.100.212", "9/1/1"), ("198.51.100.211", "9/2/1")];
+/// The OLTs of S3: one behind two edges, one behind an aggregation node.
+const OLTS: [&str; 2] = ["192.0.2.23", "192.0.2.24"];
+/// Interfaces of S3's nodes; those without packets of their own have `1000 * 10^(minute mod 10)`.
+const EDGE_INTERFACES: [(&str, &str, Option<i64>); 4] = [
+    ("198.51.100.150", "3/1/1", Some(5_000)),
+    ("198.51.100.211", "9/2/1", None),
+    ("198.51.100.212", "9/1/1", None),
+    ("198.51.100.213", "9/3/1", Some(5_000)),
+];
 
 fn olt_alarms(sheet: &mut Sheet, minute: i64, dice: Option<Dice>) {
-    let mut push = |second: i64, rule: &str, status: &str, olt: &str| {
-        sheet.push(&[At(minute + second * SECOND), Text(rule), Text(status), Text("F-01"), Text(olt)]);
+    let mut push = |second: i64, rule: &str, status: &str, facility: &str, olt: &str| {
+        sheet.push(&[At(minute + second * SECOND), Text(rule), Text(status), Text(facility), Text(olt)]);
     };
-    match dice {
-        None => push(10, "R822", "1", OLT),
-        Some(mut dice) => {
-            for (second, rule) in [(10, "R822"), (15, "R001")] {
-                if !dice.one_in(3) {
-                    push(second, rule, if dice.one_in(2) { "1" } else { "2" }, OLT);
-                }
-            }
-            for (second, rule) in [(40, "R822"), (45, "R001")] {
-                if dice.one_in(8) {
-                    push(second, rule, "0", OLT);
-                }
-            }
+    let Some(mut dice) = dice else {
+        push(10, "R822", "1", "FAC-23", OLTS[0]);
+        push(30, "R001", "2", "FAC-24", OLTS[1]);
+        return;
+    };
+    for (second, rule, facility, olt) in
+        [(10, "R822", "FAC-23", OLTS[0]), (20, "R001", "FAC-23", OLTS[0]), (30, "R001", "FAC-24", OLTS[1])]
+    {
+        if !dice.one_in(3) {
+            push(second, rule, if dice.one_in(2) { "1" } else { "2" }, facility, olt);
         }
     }
-    // An OLT that no topology knows, and a rule that no scenario asks for.
-    push(50, "R822", "1", "192.0.2.99");
-    push(55, "R500", "1", OLT);
+    // A rule that nobody asks for, and an OLT that no topology knows.
+    push(35, "R500", "1", "FAC-23", OLTS[0]);
+    push(36, "R822", "1", "FAC-99", "192.0.2.99");
+    for (second, rule, facility, olt) in
+        [(40, "R822", "FAC-23", OLTS[0]), (45, "R001", "FAC-23", OLTS[0]), (50, "R001", "FAC-24", OLTS[1])]
+    {
+        if dice.one_in(8) {
+            push(second, rule, "0", facility, olt);
+        }
+    }
 }
 
 fn edge_traffic(sheet: &mut Sheet, minute: i64, mut dice: Option<Dice>) {
-    let at = minute + 15 * SECOND;
-    let power = u32::try_from((minute / MINUTE).rem_euclid(10)).unwrap_or(0);
-    for (index, (router, interface)) in (1..).zip(HOPS) {
-        let mut packets = Int(1000 * 10_i64.pow(power));
+    let power = u32::try_from((minute / MINUTE).rem_euclid(60) % 10).unwrap_or(0);
+    for (router, interface, own) in EDGE_INTERFACES {
+        let mut packets = Some(own.unwrap_or(1000 * 10_i64.pow(power)));
         if let Some(dice) = &mut dice {
             if dice.one_in(30) {
                 continue;
             }
             packets = match dice.pick(0, 29) {
-                0 => Null,
-                1 | 2 => Int(0),
-                3..=6 => Int(dice.pick(1_000, 40_000)),
-                _ => Int(dice.pick(900, 1_100)),
+                0 => None,
+                1 | 2 => Some(0),
+                3..=6 => Some(dice.pick(1_000, 40_000)),
+                _ => Some(dice.pick(900, 1_100)),
             };
         }
-        traffic(sheet, at, router, index, interface, Int(0), packets);
+        let counted = Counted { tx_multicast: packets, tx_bytes: packets.map(|n| n * 1000), ..Counted::default() };
+        traffic(sheet, minute + 20 * SECOND, router, interface, &counted);
     }
-    // Not in the inventory.
-    traffic(sheet, at, "198.51.100.250", 9, "9/9/9", Int(0), Int(1_000));
 }

@@ -48,17 +48,21 @@ fn every_minute_has_the_starter_messages() {
 fn traffic_is_what_the_spec_says() {
     let part = hour(Stream::CoreTraffic, 0);
     let bytes = part.rows.column_by_name("rx_bytes").unwrap().as_primitive::<Int64Type>().clone();
-    let names = texts(&part, "if_name");
-    let gbps: BTreeMap<&str, f64> =
-        (0..5).map(|i| (names[i].as_str(), bytes.value(i) as f64 * 8.0 / (1e9 * 60.0))).collect();
-    assert_eq!(
-        gbps,
-        BTreeMap::from([("2/1/1.0", 70.0), ("2/1/2", 50.0), ("2/2/1", 30.0), ("2/2/2", 50.0), ("9/9/9", 95.0)])
-    );
+    let (names, when) = (texts(&part, "if_name"), times(&part, "collected_at"));
+    let mut sums: BTreeMap<(i64, &str), i64> = BTreeMap::new();
+    for (i, name) in names.iter().enumerate() {
+        *sums.entry((when[i] / MINUTE, name)).or_default() += bytes.value(i);
+    }
+    assert_eq!(sums.len(), 60 * 5);
+    let expected =
+        BTreeMap::from([("2/1/1", 70.0), ("2/1/2.0", 50.0), ("2/2/1", 30.0), ("2/2/1.0", 90.0), ("2/2/2", 50.0)]);
+    for ((_, name), bytes) in sums {
+        assert_eq!(bytes as f64 * 8.0 / (1e9 * 60.0), expected[name], "{name}");
+    }
     let part = hour(Stream::EdgeTraffic, 0);
     let packets = part.rows.column_by_name("tx_multicast_pkts").unwrap().as_primitive::<Int64Type>().clone();
     let (routers, when) = (texts(&part, "router_ip"), times(&part, "collected_at"));
-    for i in (0..routers.len()).filter(|i| routers[*i] != "198.51.100.250") {
+    for i in (0..routers.len()).filter(|i| ["198.51.100.211", "198.51.100.212"].contains(&routers[*i].as_str())) {
         let minute_of_hour = u32::try_from(when[i] / MINUTE % 60).unwrap();
         assert_eq!(packets.value(i), 1000 * 10_i64.pow(minute_of_hour % 10));
     }

@@ -5,6 +5,7 @@
 
 mod architecture;
 mod backfill;
+mod backfill_kill;
 mod cli;
 mod disk;
 mod docs;

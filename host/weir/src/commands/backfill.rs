@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use weir_model::batch::Between;
-use weir_model::fault::Fault;
+use weir_model::fault::{Fault, FaultKind, Retry};
 use weir_model::id::ScenarioId;
 use weir_model::service::{BackfillAsk, BackfillProgress, Service};
 
@@ -15,10 +15,20 @@ use super::ask::find_digest;
 use crate::cli::Backfill;
 use crate::exit::Failure;
 use crate::print::progress::Progress;
-use crate::print::{Align, Out, Table, count};
+use crate::print::{Align, Out, Table};
 
 /// Scenarios at the same time. A host works on no more than its cores allow, whoever asks.
 const AT_ONCE: usize = 4;
+
+/// How long a host that has just started may take to open its streams.
+const OPENING: Duration = Duration::from_secs(20);
+/// How often it is asked meanwhile.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Whether the streams are not open yet.
+fn opening(fault: &Fault) -> bool {
+    fault.kind == FaultKind::NotReplayable && fault.retry == Retry::Later
+}
 
 /// What came of one scenario in this call of the command.
 #[derive(Default)]
@@ -67,8 +77,15 @@ pub(super) fn backfill(service: &Arc<dyn Service>, ask: &Backfill, out: &mut Out
                     && let i = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(ask) = asks.get(i)
                 {
+                    let begun = Instant::now();
                     loop {
                         let told = service.backfill(ask);
+                        if told.as_ref().is_err_and(opening) && begun.elapsed() < OPENING {
+                            // A real wait for a host that opens its streams; nothing has been asked for yet.
+                            #[allow(clippy::disallowed_methods)]
+                            std::thread::sleep(LOOK);
+                            continue;
+                        }
                         let more = told.as_ref().is_ok_and(|p| !p.finished());
                         go_on = tell.send((i, told)).is_ok();
                         if !more || !go_on {
@@ -151,7 +168,7 @@ fn print(asks: &[BackfillAsk], sums: &[Sum], seconds: f64, out: &mut Out<'_>) ->
         let batches: u64 = sums.iter().map(|s| s.done().0.saturating_sub(s.first)).sum();
         let rows: u64 = sums.iter().map(|s| s.rows).sum();
         let rate = rows as f64 / seconds.max(0.001);
-        out.note(format_args!("{} in {seconds:.1} s, {rate:.0} rows a second", count(batches, "batch")))?;
+        out.note(format_args!("batches: {batches}, in {seconds:.1} s, {rate:.0} rows a second"))?;
         if sums.iter().any(|s| s.last.as_ref().is_some_and(|p| p.finished() && !p.published)) {
             out.note(format_args!("nothing was written to tables; the same command with --publish does that"))?;
         }

@@ -2,6 +2,7 @@
 
 mod asking;
 mod following;
+mod past;
 mod running;
 
 use std::sync::Arc;
