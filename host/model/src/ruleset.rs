@@ -221,6 +221,9 @@ pub struct OutputDef {
     /// How many days its rows are kept, by their `_batch_time`; the host's default without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_days: Option<u32>,
+    /// Types that columns have in the table where those of the plugin's kinds are too wide: `int32` for an int64 column.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, ColumnType>,
 }
 
 /// Settings of an alarm type.

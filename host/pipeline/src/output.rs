@@ -2,25 +2,66 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde_json::{Map, Value, json};
 use weir_model::alarm::AlarmEvent;
 use weir_model::batch::{ALARM_EVENTS, BATCH_ID, BATCH_TIME, DEAD_LETTERS, Output, Plan, RULESET, SCENARIO, alarm_key};
-use weir_model::columns::timestamp_type;
+use weir_model::columns::{ColumnType, timestamp_type};
 use weir_model::port::Reject;
-use weir_model::ruleset::Manifest;
+use weir_model::ruleset::{Manifest, OutputDef};
 use weir_model::service::Rows;
 use weir_model::stream::DeadLetter;
-use weir_model::{Digest, Fault, Name, Scalar, StreamId, Time};
+use weir_model::{Digest, Fault, FaultKind, Name, Scalar, StreamId, Time};
 
 /// Longest raw text of a dead letter.
 const RAW_BYTES: usize = 65_536;
 
 /// A plugin's rows for their table: the host's columns appended.
 pub fn of_plugin(plan: &Plan, manifest: &Manifest, name: &Name, rows: &RecordBatch) -> Result<Output, Fault> {
-    let table = manifest.outputs.get(name).map_or_else(|| name.clone(), |o| o.table.clone());
-    Ok(Output { output: name.clone(), table, rows: stamped(plan, rows)? })
+    let Some(def) = manifest.outputs.get(name) else {
+        return Ok(Output { output: name.clone(), table: name.clone(), rows: stamped(plan, rows)? });
+    };
+    let rows = narrowed(rows, name, def)?;
+    Ok(Output { output: name.clone(), table: def.table.clone(), rows: stamped(plan, &rows)? })
+}
+
+/// The rows with the types that the table is to have. A value that does not fit fails the batch: cutting it off would be a
+/// wrong result that nobody notices.
+fn narrowed(rows: &RecordBatch, name: &Name, def: &OutputDef) -> Result<RecordBatch, Fault> {
+    if !def.columns.values().any(|ty| *ty == ColumnType::Int32) {
+        return Ok(rows.clone());
+    }
+    let schema = rows.schema();
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (field, column) in schema.fields().iter().zip(rows.columns()) {
+        let wanted = def.columns.get(field.name()) == Some(&ColumnType::Int32);
+        match column.as_primitive_opt::<Int64Type>().filter(|_| wanted) {
+            Some(wide) => {
+                let narrow: Int32Array =
+                    wide.try_unary(|v| i32::try_from(v).map_err(|_| too_wide(v, name, field.name())))?;
+                fields.push(Arc::new(Field::new(field.name(), DataType::Int32, field.is_nullable())));
+                columns.push(Arc::new(narrow) as ArrayRef);
+            }
+            None => {
+                fields.push(field.clone());
+                columns.push(column.clone());
+            }
+        }
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(Fault::internal)
+}
+
+fn too_wide(value: i64, output: &Name, column: &str) -> Fault {
+    Fault::tenant(
+        FaultKind::Config,
+        format_args!("output {output}: {value} does not fit column {column}, which is int32"),
+    )
+    .file("scenario.toml")
+    .field(format_args!("outputs.{output}.columns.{column}"))
+    .fix("take the column out there and give the output a table of another name, or write smaller values")
 }
 
 /// The changes of alarms as rows of `alarm_events`; none when nothing changed.
@@ -238,4 +279,31 @@ pub fn rows_of(batch: &RecordBatch) -> Result<Rows, Fault> {
 pub fn rows_digest(batch: &RecordBatch) -> Result<Digest, Fault> {
     let rows: Vec<String> = objects(batch)?.into_iter().map(|o| Value::Object(o).to_string()).collect();
     Ok(Digest::of_parts(rows.iter().map(String::as_bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn int64_columns_are_kept_as_int32_where_the_manifest_says_so_and_nothing_is_cut_off() {
+        let name = Name::new("counts").unwrap();
+        let def: OutputDef = serde_json::from_value(json!({"table": "t", "columns": {"high": "int32"}})).unwrap();
+        let rows = |high: Vec<Option<i64>>| {
+            let low: ArrayRef = Arc::new(Int64Array::from(vec![i64::MAX; high.len()]));
+            let high: ArrayRef = Arc::new(Int64Array::from(high));
+            RecordBatch::try_from_iter_with_nullable([("high", high, true), ("low", low, true)]).unwrap()
+        };
+        let kept =
+            narrowed(&rows(vec![Some(i64::from(i32::MAX)), None, Some(i64::from(i32::MIN))]), &name, &def).unwrap();
+        let high = kept.column(0).as_primitive::<arrow_array::types::Int32Type>();
+        assert_eq!(high.iter().collect::<Vec<_>>(), [Some(i32::MAX), None, Some(i32::MIN)]);
+        assert_eq!(kept.schema().field(0).data_type(), &DataType::Int32);
+        assert_eq!(kept.schema().field(1).data_type(), &DataType::Int64);
+
+        let fault = narrowed(&rows(vec![Some(1), Some(i64::from(i32::MAX) + 1)]), &name, &def).unwrap_err();
+        assert_eq!(fault.field.as_deref(), Some("outputs.counts.columns.high"));
+        assert!(fault.message.contains("2147483648"), "{fault}");
+    }
 }

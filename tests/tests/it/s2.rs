@@ -43,13 +43,16 @@ fn starter_data_gives_one_device_above_and_one_below_in_each_batch() {
     let expected: Vec<_> = (1..=4).flat_map(|batch| [row("1", 2, 0, batch), row("3", 0, 2, batch)]).collect();
     assert_eq!(results(&example, &live), expected);
 
+    let types = "select distinct arrow_typeof(high_count) as high, arrow_typeof(low_count) as low from s2_results";
+    assert_eq!(example.rows(&live, types), [json!({"high": "Int32", "low": "Int32"})]);
+
     let alarms = live.host.alarms(None, false).unwrap();
     let seen: Vec<_> = alarms.iter().map(|a| (a.key[1].as_str(), a.status, a.severity, a.count)).collect();
     let open = |device| (device, AlarmStatus::Open, Severity::Major, 4);
     assert_eq!(seen, [open("Router-A-1"), open("Router-A-3")]);
     assert_eq!(
         alarms[0].message,
-        "Router-A-1 (203.0.113.90): traffic above the forecast in 2 minutes after a link went down at 11:58"
+        "Router-A-1 (203.0.113.90): traffic above the forecast in 2 minutes after a link went down at 11:58 UTC"
     );
     let events = live.host.events(&Default::default(), 100, 0).unwrap().events;
     assert_eq!(events.iter().map(|e| e.change).collect::<Vec<_>>(), [AlarmChange::Opened; 2]);

@@ -1,7 +1,8 @@
 //! Whether what a plugin says of itself and what the manifest grants fit together.
 
 use weir_model::batch::{ALARM_EVENTS, DEAD_LETTERS};
-use weir_model::port::Description;
+use weir_model::columns::{ColumnType, Kind};
+use weir_model::port::{Description, OutputDecl};
 use weir_model::ruleset::{Manifest, StatePolicy};
 use weir_model::{Name, Problem};
 
@@ -38,6 +39,10 @@ pub fn problems(described: &Description, manifest: &Manifest, state_before: Opti
         );
     }
     for output in &described.outputs {
+        let columns = manifest.outputs.get(&output.name).into_iter().flat_map(|o| &o.columns);
+        for (column, ty) in columns {
+            out.extend(narrower(output, column, *ty));
+        }
         let table = manifest.outputs.get(&output.name).map_or(&output.name, |o| &o.table);
         if [ALARM_EVENTS, DEAD_LETTERS, "alarms", "current_alarms"].contains(&table.as_str()) {
             out.push(
@@ -68,6 +73,23 @@ pub fn problems(described: &Description, manifest: &Manifest, state_before: Opti
     out
 }
 
+/// What is wrong with a column's own type in the table.
+fn narrower(output: &OutputDecl, column: &str, ty: ColumnType) -> Option<Problem> {
+    let field = format!("outputs.{}.columns.{column}", output.name);
+    match output.fields.iter().find(|f| f.name == column) {
+        None => {
+            let columns: Vec<&str> = output.fields.iter().map(|f| f.name.as_str()).collect();
+            let message = format!("output '{}' has no column '{column}'", output.name);
+            Some(manifest_problem(&field, message).fix(format!("it has {}", columns.join(", "))))
+        }
+        Some(f) if f.kind == Kind::Int64 && ty == ColumnType::Int32 => None,
+        Some(f) => Some(
+            manifest_problem(&field, format!("a column of kind {} cannot be kept as {ty}", f.kind))
+                .fix("take it out: only an int64 column can be kept as something narrower, which is int32"),
+        ),
+    }
+}
+
 fn manifest_problem(field: &str, message: String) -> Problem {
     Problem::new("scenario.toml", message).field(field)
 }
@@ -78,5 +100,26 @@ fn one_of<'a>(names: impl Iterator<Item = &'a Name>) -> String {
         "remove it: the plugin declares none".to_owned()
     } else {
         format!("it declares {}", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use weir_model::FieldDef;
+
+    #[test]
+    fn only_an_int64_column_that_is_there_is_kept_as_int32() {
+        let field = |name: &str, kind| FieldDef { name: name.into(), kind, nullable: true };
+        let output = OutputDecl {
+            name: Name::new("counts").unwrap(),
+            fields: vec![field("high", Kind::Int64), field("host", Kind::Text)],
+        };
+        assert_eq!(narrower(&output, "high", ColumnType::Int32), None);
+        let text = |column, ty| narrower(&output, column, ty).unwrap().to_string();
+        assert!(text("low", ColumnType::Int32).contains("it has high, host"));
+        assert!(text("host", ColumnType::Int32).contains("a column of kind text cannot be kept as int32"));
+        assert!(text("high", ColumnType::Float64).contains("a column of kind int64 cannot be kept as float64"));
     }
 }
