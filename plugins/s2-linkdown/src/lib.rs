@@ -235,7 +235,7 @@ fn alarm(router: &str, device: &str, found: &Alarming, target: Time, traffic: &F
         (high, low) => format!("above the forecast in {}, below it in {}", minutes(high), minutes(low)),
     };
     let alarm = Alarm::raise("traffic_anomaly", [router, device], found.severity)
-        .message(format!("{device} ({router}): traffic {text} after a link went down at {}", target.hour_minute()))
+        .message(format!("{device} ({router}): traffic {text} after a link went down at {} UTC", target.hour_minute()))
         .field("high_count", found.high)
         .field("low_count", found.low)
         .field("linkdown_minute", target);

@@ -208,7 +208,7 @@ fn the_starter_data_gives_one_device_above_and_one_below() {
     let alarm = &report.alarms[0];
     assert_eq!(
         alarm.message,
-        "Router-A-1 (203.0.113.90): traffic above the forecast in 2 minutes after a link went down at 12:05"
+        "Router-A-1 (203.0.113.90): traffic above the forecast in 2 minutes after a link went down at 12:05 UTC"
     );
     assert_eq!(alarm.fields[2].value, Scalar::Timestamp(at("12:05")));
     assert_eq!(alarm.because.len(), 2, "both minutes of this device");

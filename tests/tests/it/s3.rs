@@ -102,6 +102,22 @@ fn starter_data_surges_once_in_ten_minutes_and_in_four_of_ten_with_an_interval_o
         ["12:20", "12:21", "12:28", "12:29"].into_iter().flat_map(|m| [(m, B211), (m, B212)]).collect();
     assert_eq!(where_and_when(&surges), expected);
     assert!(surges.iter().all(|s| (s.ratio - 53.000_054).abs() < 1e-6), "{surges:?}");
+
+    // The edge behind the aggregation node is judged too: its traffic never changes, which a rule can ask for.
+    let before = live.host.status().unwrap().scenarios[0].ruleset.unwrap();
+    std::fs::remove_file(example.store().join("netops/s3-iptv/rules/3-2.cases.json")).unwrap();
+    example.edit("netops/s3-iptv/rules/3-2.json", ">= 0.2", "=== 0");
+    example.until(&live, "the edit is active", |v| v.active.as_ref().is_some_and(|a| a.ruleset.digest != before));
+    example.minute(&live);
+    let still = results(&example, &live).split_off(12);
+    let expected = Surge {
+        minute: "12:30".into(),
+        interface: "198.51.100.213 9/3/1".into(),
+        ratio: 0.0,
+        last: 5000,
+        average: 5000.0,
+    };
+    assert_eq!(still, [expected]);
 }
 
 #[test]
