@@ -149,14 +149,15 @@ impl S2Linkdown {
         alarming: &BTreeMap<Device, Alarming>,
         minute: Time,
     ) -> Result<(), Fault> {
-        let minute = minute.to_string();
-        let reported = |(router, device): &Device| key(["reported", &minute, router, device]);
+        // one entry a device: no batch looks at a minute before the one that was looked at last
+        let reported = |(router, device): &Device| key(["reported", router, device]);
         let last = b.state().get_many(alarming.keys().map(reported))?;
         let (mut rows, mut now) = (Vec::new(), Vec::new());
         for ((device, seen), last) in alarming.iter().zip(last) {
-            let fresh = last.as_deref() != Some(seen.outcome.as_bytes());
+            let outcome = format!("{minute} {}", seen.outcome);
+            let fresh = last.as_deref() != Some(outcome.as_bytes());
             if fresh {
-                now.push((reported(device), &seen.outcome));
+                now.push((reported(device), outcome));
             }
             if fresh || self.repeat {
                 rows.extend(&seen.rows);

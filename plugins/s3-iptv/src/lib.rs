@@ -189,14 +189,15 @@ impl S3Iptv {
 
     /// Rows for `s3_results`: of the interfaces that were not reported like this in this minute.
     fn report(&self, b: &Batch, traffic: &Frame, alarming: &[Alarming], minute: Time) -> Result<(), Fault> {
-        let minute = minute.to_string();
-        let reported = |found: &Alarming| key(["reported", &minute, &found.interface.0, &found.interface.1]);
+        // one entry an interface: no batch looks at a minute before the one that was looked at last
+        let reported = |found: &Alarming| key(["reported", &found.interface.0, &found.interface.1]);
         let last = b.state().get_many(alarming.iter().map(reported))?;
         let (mut rows, mut now) = (Vec::new(), Vec::new());
         for (found, last) in alarming.iter().zip(last) {
-            let fresh = last.as_deref() != Some(found.outcome.as_bytes());
+            let outcome = format!("{minute} {}", found.outcome);
+            let fresh = last.as_deref() != Some(outcome.as_bytes());
             if fresh {
-                now.push((reported(found), &found.outcome));
+                now.push((reported(found), outcome));
             }
             if fresh || self.repeat {
                 rows.push(found.row);

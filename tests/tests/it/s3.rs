@@ -3,8 +3,9 @@
 
 use serde_json::{Value, json};
 use weir_model::alarm::{AlarmChange, AlarmStatus};
+use weir_model::port::Ledger;
 use weir_model::service::Service;
-use weir_model::{Severity, Time};
+use weir_model::{BatchId, RunKey, Severity, SinkId, Time};
 
 use crate::support::example::{Example, Live};
 use crate::support::feed;
@@ -141,6 +142,34 @@ fn an_interval_beyond_the_hot_window_reads_bronze_and_the_values_are_right() {
         assert_eq!((surge.last, surge.average), (1_000_000_000_000, average));
         assert!((surge.ratio - (1e12 - average) / average).abs() < 1e-9, "{surge:?}");
     }
+}
+
+#[test]
+fn a_replay_gives_the_same_rows_and_changes_after_rule_and_topology_were_changed() {
+    let example = Example::of("s3-iptv");
+    let live = example.open();
+    example.batches(&live);
+    example.minute(&live);
+    example.minute(&live);
+    let key = RunKey::live(example.scenario());
+    let record = live.built.ledger.record(&key, BatchId(3)).unwrap().unwrap();
+    let output = crate::support::fakes::name("s3_results");
+    let kept = live.built.ledger.outputs(&SinkId { key, output: output.clone() }, Some(BatchId(2)), 1).unwrap();
+    let digest = weir_pipeline::output::rows_digest(&kept[0].rows).unwrap();
+
+    interval(&example, &live, "3", "2");
+    let before = live.host.status().unwrap().scenarios[0].ruleset.unwrap();
+    example.write(INVENTORY, b"router_ip\n198.51.100.211\n");
+    example.until(&live, "the inventory is active", |v| v.active.as_ref().is_some_and(|a| a.ruleset.digest != before));
+    example.minute(&live);
+    // beyond the hot window, after a restart: rows come from bronze
+    drop(live);
+    example.clock.advance(std::time::Duration::from_secs(40 * 60));
+    let live = example.open();
+    let side = live.host.side(&example.scenario(), record.plan.time, false).unwrap();
+    assert_eq!((side.replayed, side.plan.ruleset), (Some(BatchId(3)), record.plan.ruleset));
+    assert_eq!((side.outputs[&output].rows.len(), side.output_digests[&output]), (2, digest));
+    assert_eq!((side.events.len(), side.events), (2, record.events));
 }
 
 #[test]
@@ -457,17 +486,17 @@ fn rule_3_2_gets_means_of_sums_and_no_ratio_where_there_is_nothing_to_compare() 
 /// What rule 3-2 got in the first batch, in the order of the routers.
 fn echoed(example: &Example, live: &Live) -> Vec<Value> {
     use weir_model::batch::Space;
-    use weir_model::port::Ledger;
-    let key = weir_model::RunKey::live(example.scenario());
+    let key = RunKey::live(example.scenario());
     let reader = live.built.ledger.state(&key).unwrap();
     let mut rows: Vec<Value> = reader
         .scan(&Space::Plugin(1), b"reported/", None, 100)
         .unwrap()
         .into_iter()
         .map(|(_, value)| {
-            // `alarm/` and the severity that the rule answered, with '/' and '%' escaped
+            // the minute, then `alarm/` and the severity that the rule answered, with '/' and '%' escaped
             let text = String::from_utf8(value.value).unwrap();
-            let json = text.strip_prefix("alarm/").unwrap().replace("%2F", "/").replace("%25", "%");
+            let json =
+                text.strip_prefix("2026-01-31T12:00:00Z alarm/").unwrap().replace("%2F", "/").replace("%25", "%");
             serde_json::from_str(&json).unwrap()
         })
         .collect();
