@@ -1,9 +1,10 @@
 //! S2 from source to Delta alarm: the spec's starter data, the injector's, and what nulls and missing rows come to.
 
 use serde_json::{Value, json};
-use weir_model::Severity;
 use weir_model::alarm::{AlarmChange, AlarmStatus};
+use weir_model::port::Ledger;
 use weir_model::service::Service;
+use weir_model::{BatchId, RunKey, Severity, SinkId, Time};
 
 use crate::support::example::{Example, Live};
 use crate::support::feed;
@@ -57,6 +58,27 @@ fn starter_data_gives_one_device_above_and_one_below_in_each_batch() {
     let events = live.host.events(&Default::default(), 100, 0).unwrap().events;
     assert_eq!(events.iter().map(|e| e.change).collect::<Vec<_>>(), [AlarmChange::Opened; 2]);
     assert!(events.iter().all(|e| e.because.len() == 2), "the two minutes of the device");
+}
+
+#[test]
+fn a_replay_gives_the_same_rows_down_to_the_rules_stamp() {
+    let example = Example::of("s2-linkdown");
+    let live = example.open();
+    example.batches(&live);
+    example.minute(&live);
+    let key = RunKey::live(example.scenario());
+    let record = live.built.ledger.record(&key, BatchId(2)).unwrap().unwrap();
+    let output = crate::support::fakes::name("s2_results");
+    let kept = live.built.ledger.outputs(&SinkId { key, output: output.clone() }, Some(BatchId(1)), 1).unwrap();
+    let digest = weir_pipeline::output::rows_digest(&kept[0].rows).unwrap();
+    let side = live.host.side(&example.scenario(), record.plan.time, false).unwrap();
+    assert_eq!((side.replayed, side.outputs[&output].rows.len()), (Some(BatchId(2)), 2));
+    assert_eq!((side.output_digests[&output], side.events), (digest, record.events));
+    // a T between two batches: its own minute, stamped with it
+    let at: Time = "2026-01-31T12:01:17Z".parse().unwrap();
+    let other = live.host.side(&example.scenario(), at, false).unwrap();
+    let stamps: Vec<&Value> = other.outputs[&output].rows.iter().map(|r| &r["created_at"]).collect();
+    assert_eq!((other.replayed, stamps), (None, vec![&json!("2026-01-31T12:01:17Z"); 2]));
 }
 
 #[test]
