@@ -144,7 +144,7 @@ fn edges(example: &Example) {
             metro("both-without", "1/1"),
             metro("topology-with", "1/2.0"),
             metro("traffic-with", "1/3"),
-            // a device on two interfaces, one of them listed twice
+            // a device on two interfaces, of which one is listed twice and counts twice
             metro("two", "1/4"),
             metro("two", "1/5"),
             metro("two", "1/5.0"),
@@ -250,7 +250,7 @@ fn expected() -> Vec<Value> {
             ("null-bytes", 40.0, 40.0, 60.0, "normal"),
             ("topology-with", 65.0, 40.0, 60.0, "high_anomaly"),
             ("traffic-with", 30.0, 40.0, 60.0, "low_anomaly"),
-            ("two", 60.0, 40.0, 60.0, "normal"),
+            ("two", 90.0, 40.0, 60.0, "high_anomaly"),
         ],
     );
     // the forecast has no minute 57, and the traffic of that minute is not of these interfaces

@@ -1,12 +1,11 @@
--- The devices on these links and the interfaces that they are reached by, each once: a link that the topology lists twice
--- must not count its traffic twice. Of CORE-METRO interfaces a trailing '.0' means nothing.
+-- The devices on these links and the interfaces that they are reached by, a row for each row of the topology: as in any join,
+-- the traffic of a link that the topology lists twice counts twice.
 -- A topology row without a device's name can make no alarm.
-SELECT DISTINCT
+SELECT
   l.router_ip,
   l.link_type,
   t.local_device_name,
-  CASE WHEN l.link_type = 'CORE-METRO' AND t.local_phys_if LIKE '%.0'
-    THEN left(t.local_phys_if, -2) ELSE t.local_phys_if END AS if_name
+  t.local_phys_if AS if_name
 FROM links l
 JOIN s2_device_link_topology t
   ON t.local_device_ip = l.router_ip AND t.link_type = l.link_type
