@@ -61,6 +61,7 @@ fn commit(key: &RunKey, n: u64) -> Commit {
         rows_in: 100,
         raised: 0,
         micros: StageMicros::default(),
+        rows_by: Default::default(),
     }
 }
 

@@ -69,6 +69,9 @@ impl From<Fault> for Failed {
 impl From<Refusal> for Failed {
     fn from(refusal: Refusal) -> Self {
         let mut fault = Fault::tenant(FaultKind::Sql, refusal.message);
+        if !refusal.part.is_empty() {
+            fault = fault.field(refusal.part);
+        }
         if !refusal.fix.is_empty() {
             fault = fault.fix(refusal.fix);
         }
@@ -87,6 +90,10 @@ async fn answer(
     let statement = FileStatement::Statement(Box::new(Statement::Query(parse(sql)?)));
     let names = context.state().resolve_table_references(&statement)?;
     for name in names {
+        if name.schema().is_some() {
+            let message = format!("there is no table {name}");
+            return Err(Refusal::new(name.table(), message, "tables have no schema before their name").into());
+        }
         let name = name.table();
         if let Some(view) = views.iter().find(|v| v.name == name) {
             let table = MemTable::try_new(view.schema.clone(), vec![view.rows.clone()])?;

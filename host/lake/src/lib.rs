@@ -25,7 +25,7 @@ use datafusion::execution::session_state::SessionState;
 use tokio::runtime::Handle;
 use weir_model::port::{AdHoc, BronzeRange, Lake, Queries, QueryEngine, RowMaker, Table, Upkeep, Upkept, ViewTable};
 use weir_model::time::BoxFuture;
-use weir_model::{Fault, FaultKind, FaultPoints, Limits, Name, Problem, Ruleset};
+use weir_model::{Fault, FaultKind, FaultPoints, Limits, Name, Problem, Ruleset, Time};
 
 pub use files::parquet;
 
@@ -180,6 +180,19 @@ impl Lake for WeirLake {
 
     fn upkeep<'a>(&'a self, tenant: &'a Name, table: &'a Name, what: Upkeep) -> BoxFuture<'a, Result<Upkept, Fault>> {
         Box::pin(self.tables.upkeep(tenant, table, what))
+    }
+
+    fn fits<'a>(&'a self, tenant: &'a Name, table: &'a Name, schema: SchemaRef) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.tables.fits(tenant, table, schema))
+    }
+
+    fn oldest<'a>(
+        &'a self,
+        tenant: &'a Name,
+        table: &'a Name,
+        column: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Time>, Fault>> {
+        Box::pin(self.tables.oldest(tenant, table, column))
     }
 }
 

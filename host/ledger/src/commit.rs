@@ -97,6 +97,7 @@ impl Prepared {
             micros: commit.micros,
             previous: ZERO,
             digest: ZERO,
+            rows_by: commit.rows_by.clone(),
         };
         let body = codec::encode(&record)?;
         let cells: Vec<_> = commit

@@ -265,6 +265,8 @@ pub struct Commit {
     pub raised: u64,
     /// Time the stages took.
     pub micros: StageMicros,
+    /// `rows_in` by stream.
+    pub rows_by: BTreeMap<Name, u64>,
 }
 
 /// What the ledger tells of an output without reading it.
@@ -305,6 +307,9 @@ pub struct BatchRecord {
     pub previous: Digest,
     /// Digest over `previous` and everything committed with this batch.
     pub digest: Digest,
+    /// `rows_in` by stream.
+    #[serde(default)]
+    pub rows_by: BTreeMap<Name, u64>,
 }
 
 /// An output that a sink has not drained yet.

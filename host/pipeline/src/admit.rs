@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use weir_model::port::{Admission, Detectors, Ledger, Prepared, QueryEngine, RuleEngine};
-use weir_model::{Fault, Problem, Ruleset, RunKey};
+use tokio::runtime::Handle;
+use weir_model::port::{Admission, Description, Detectors, Lake, Ledger, Prepared, QueryEngine, RuleEngine};
+use weir_model::{Fault, Problem, Ruleset, RunKey, Whose};
 
 use crate::decide;
+use crate::output::table_schema;
 
 /// Makes rulesets ready with the engines it is given.
 pub struct Admit {
@@ -17,6 +19,8 @@ pub struct Admit {
     pub queries: Arc<dyn QueryEngine>,
     /// For the schema of kept state; none where nothing is kept (`weir check`).
     pub ledger: Option<Arc<dyn Ledger>>,
+    /// For the tables that outputs go to, and what drives it; none where nothing is kept.
+    pub lake: Option<(Arc<dyn Lake>, Handle)>,
 }
 
 impl Admit {
@@ -26,6 +30,34 @@ impl Admit {
         };
         let head = ledger.head(&RunKey::live(ruleset.scenario.clone()))?;
         Ok(head.and_then(|h| h.plan.state_schema))
+    }
+
+    /// Outputs whose columns do not fit the table that is there: their sink would stop at its first rows. A table that
+    /// cannot be read now is no fault of the ruleset.
+    fn misfits(&self, ruleset: &Ruleset, description: &Description) -> Vec<Problem> {
+        let Some((lake, runtime)) = &self.lake else { return Vec::new() };
+        let mut problems = Vec::new();
+        for output in &description.outputs {
+            let def = ruleset.manifest.outputs.get(&output.name);
+            let table = def.map_or(&output.name, |def| &def.table);
+            let fits = table_schema(&output.fields, &output.name, def)
+                .and_then(|schema| runtime.block_on(lake.fits(&ruleset.scenario.tenant, table, schema)));
+            match fits {
+                Err(fault) if fault.whose == Whose::Tenant => problems.push(
+                    Problem::new(
+                        "scenario.toml",
+                        format_args!("output {} does not fit table {table}: {}", output.name, fault.message),
+                    )
+                    .field(format_args!("outputs.{}.table", output.name))
+                    .fix(fault.fix.unwrap_or_else(|| "give the output a table of another name".to_owned())),
+                ),
+                Err(fault) => {
+                    tracing::warn!(scenario = %ruleset.scenario, %table, "its columns cannot be compared: {fault}")
+                }
+                Ok(()) => {}
+            }
+        }
+        problems
     }
 }
 
@@ -43,6 +75,7 @@ impl Admission for Admit {
                 }
                 Err(fault) => problems.push(Problem::new("scenario.toml", fault).field("state").partial()),
             }
+            problems.extend(self.misfits(&ruleset, detector.description()));
         }
         match (detector, rules, queries) {
             (Some(detector), Some(rules), Some(queries)) if problems.is_empty() => {

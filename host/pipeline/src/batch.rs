@@ -81,7 +81,8 @@ pub fn execute(
     faults: &Arc<dyn FaultPoints>,
 ) -> Result<Executed, Box<DetectFailure>> {
     let started = Instant::now();
-    let rows_in = new_rows(&plan, &inputs);
+    let rows_by = new_rows(&plan, &inputs);
+    let rows_in = rows_by.values().sum();
     let current = current_alarms(reader.as_ref()).map_err(failure)?;
     let ask = Arc::new(Ask::new(plan.clone(), inputs, prepared.clone(), reader, faults.clone()));
     let detection = prepared.detector.detect(ask.clone())?;
@@ -105,7 +106,7 @@ pub fn execute(
     let micros = StageMicros { plan: 0, query, detect: micros(started), rule };
     let outcome = if judged { Outcome::Judged } else { Outcome::NoVerdict };
     let raised = detection.alarms.len() as u64;
-    let commit = Commit { plan, outcome, state, events: changes.events, outputs, rows_in, raised, micros };
+    let commit = Commit { plan, outcome, state, events: changes.events, outputs, rows_in, raised, micros, rows_by };
     Ok(Executed { commit, log: detection.log, usage: detection.usage })
 }
 
@@ -122,6 +123,7 @@ pub fn failed(plan: Plan, prepared: &Prepared, fault: Fault, current: &alarms::C
         rows_in: 0,
         raised: 0,
         micros: StageMicros::default(),
+        rows_by: BTreeMap::new(),
     })
 }
 
@@ -169,9 +171,10 @@ fn alarm_value(alarm: Option<&AlarmState>) -> Result<Option<StateValue>, Fault> 
 }
 
 /// Rows of the inputs at or above where the batch before ended.
-fn new_rows(plan: &Plan, inputs: &BatchInputs) -> u64 {
-    let mut rows = 0;
+fn new_rows(plan: &Plan, inputs: &BatchInputs) -> BTreeMap<Name, u64> {
+    let mut by = BTreeMap::new();
     for (name, stream) in &inputs.streams {
+        let mut rows = 0;
         let from = plan.streams.get(name).map(|pin| &pin.from);
         for chunk in &stream.chunks {
             let from = from.map_or(0, |f| f.get(chunk.range.partition));
@@ -179,8 +182,9 @@ fn new_rows(plan: &Plan, inputs: &BatchInputs) -> u64 {
                 rows += new.rows.num_rows() as u64;
             }
         }
+        by.insert(name.clone(), rows);
     }
-    rows
+    by
 }
 
 fn failure(fault: Fault) -> Box<DetectFailure> {

@@ -9,12 +9,12 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde_json::{Map, Value, json};
 use weir_model::alarm::AlarmEvent;
 use weir_model::batch::{ALARM_EVENTS, BATCH_ID, BATCH_TIME, DEAD_LETTERS, Output, Plan, RULESET, SCENARIO, alarm_key};
-use weir_model::columns::{ColumnType, timestamp_type};
+use weir_model::columns::{ColumnType, output_schema, timestamp_type};
 use weir_model::port::Reject;
 use weir_model::ruleset::{Manifest, OutputDef};
 use weir_model::service::Rows;
 use weir_model::stream::DeadLetter;
-use weir_model::{Digest, Fault, FaultKind, Name, Scalar, StreamId, Time};
+use weir_model::{Digest, Fault, FaultKind, FieldDef, Name, Scalar, StreamId, Time};
 
 /// Longest raw text of a dead letter.
 const RAW_BYTES: usize = 65_536;
@@ -190,6 +190,23 @@ fn stamped(plan: &Plan, rows: &RecordBatch) -> Result<RecordBatch, Fault> {
         columns.push(column);
     }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(Fault::internal)
+}
+
+/// The schema of the table that a plugin's output goes to: its columns as the table has them, and the host's.
+pub fn table_schema(fields: &[FieldDef], name: &Name, def: Option<&OutputDef>) -> Result<SchemaRef, Fault> {
+    let own = RecordBatch::new_empty(output_schema(fields));
+    let own = match def {
+        Some(def) => narrowed(&own, name, def)?,
+        None => own,
+    };
+    let host = [
+        (BATCH_TIME, timestamp_type()),
+        (BATCH_ID, DataType::Int64),
+        (SCENARIO, DataType::Utf8),
+        (RULESET, DataType::Utf8),
+    ];
+    let host = host.into_iter().map(|(name, ty)| Arc::new(Field::new(name, ty, false)));
+    Ok(Arc::new(Schema::new(own.schema().fields().iter().cloned().chain(host).collect::<Vec<_>>())))
 }
 
 fn batch_of(columns: Vec<(&str, DataType, bool, ArrayRef)>) -> Result<RecordBatch, Fault> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_model::batch::{BatchRecord, Plan, Space, StateValue};
 use weir_model::port::{Prepared, StateReader};
@@ -12,6 +13,9 @@ use crate::batch::{self, Streams};
 use crate::decide::tick::Due;
 use crate::engines::Engines;
 use crate::output;
+use crate::stream::table_name;
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// What a side run is made of.
 pub struct Side {
@@ -94,6 +98,7 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams) -> Result<SideRepor
             .fix("wait until the host has caught up, then try again"));
         }
     }
+    kept(engines, &plan, replayed.is_some(), streams)?;
     let inputs = batch::inputs(&plan, &prepared, streams);
     let current = batch::current_alarms(reader.as_ref())?;
     let (commit, log, usage) = match batch::execute(plan.clone(), &prepared, inputs, reader, &engines.faults) {
@@ -118,6 +123,44 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams) -> Result<SideRepor
         log: log.iter().map(Into::into).collect(),
         usage,
     })
+}
+
+/// Refuses a time whose rows are not there: an answer without rows would be taken for what happened then.
+fn kept(engines: &Engines, plan: &Plan, replayed: bool, streams: &Streams) -> Result<(), Fault> {
+    let refuse = |message: String| Err(Fault::tenant(FaultKind::NotReplayable, message));
+    let now = engines.clock.now();
+    if plan.time > now {
+        return refuse(format!("{} is still to come: it is {now}", plan.time));
+    }
+    let mut begins = None;
+    for (name, pin) in &plan.streams {
+        let Some(stream) = streams.get(name) else { continue };
+        let days = stream.def.keep_days;
+        let from = now.minus(DAY * days);
+        let (_, complete_from) = stream.window.rows(&Offsets::default(), &Offsets::default());
+        if pin.floor < from && pin.floor < complete_from {
+            return refuse(format!(
+                "the batch at {} reads rows of stream {name} from {} on, and they are kept for {days} days: from {from} on",
+                plan.time, pin.floor
+            ))
+            .map_err(|f| f.fix("a larger keep_days of the stream keeps its rows longer from now on"));
+        }
+        let table = table_name(&stream.id, &stream.def);
+        let bronze = engines.lake.oldest(&stream.id.tenant, &table, &stream.def.event_time);
+        let oldest = [engines.runtime.block_on(bronze)?, stream.window.oldest()].into_iter().flatten().min();
+        begins = [begins, oldest].into_iter().flatten().min();
+    }
+    // What a batch saw is what it saw; a time that never had one may lie before the first row.
+    if replayed || plan.streams.is_empty() {
+        return Ok(());
+    }
+    match begins {
+        None => refuse(format!("there is no row that a batch at {} could see", plan.time)),
+        Some(begins) if begins >= plan.time => {
+            refuse(format!("there is no row before {}: the earliest one is of {begins}", plan.time))
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 /// State with nothing in it.

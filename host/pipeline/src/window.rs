@@ -114,6 +114,11 @@ impl Window {
         }
     }
 
+    /// The earliest event time of its rows.
+    pub fn oldest(&self) -> Option<Time> {
+        self.read().partitions.values().flatten().map(|c| c.min_time).min()
+    }
+
     /// How much it holds.
     pub fn size(&self) -> WindowSize {
         let inner = self.read();

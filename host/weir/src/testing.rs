@@ -61,7 +61,7 @@ pub(crate) fn record(n: u64, outcome: Value) -> BatchRecord {
         "outputs": [{"output": "s1_results", "table": "s1_results", "rows": 2, "bytes": 100, "digest": digest("o")}],
         "state_changes": 2, "rows_in": 190, "raised": 2,
         "micros": {"plan": 100, "query": 300, "detect": 1200, "rule": 200},
-        "previous": digest("p"), "digest": digest("d"),
+        "previous": digest("p"), "digest": digest("d"), "rows_by": {"syslog": 177},
     }))
 }
 

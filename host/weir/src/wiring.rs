@@ -72,6 +72,7 @@ pub fn build(
         rules: Jdm::new(JdmConfig { threads: threads(config.threads.rule) })?,
         queries: lake.clone(),
         ledger: Some(ledger.clone()),
+        lake: Some((lake.clone(), runtime.clone())),
     };
     let rulesets =
         FolderStore::open(store_config(config, store, data.join("rulesets")), Arc::new(admit), clock.clone())?;
@@ -198,6 +199,7 @@ impl Wiring for Wired {
             rules: Jdm::new(JdmConfig { threads: 1 })?,
             queries: lake,
             ledger: None,
+            lake: None,
         };
         let found = check_folder(&store, &config.limits, &admit, only);
         Ok(found.into_iter().map(|(subject, problems)| checked(subject, problems)).collect())

@@ -63,6 +63,11 @@ fn an_operator_looks_asks_replays_and_sees_what_was_refused() {
 
     let batches = site.json(&["ledger", S1]);
     assert_contiguous(&batches);
+    // One stream: its rows are the batch's, counted, and far fewer than its offsets, which have room for a million a tick.
+    for batch in &batches {
+        assert_eq!(batch["sources"][0]["numInputRows"], batch["numInputRows"]);
+    }
+    assert!(batches[0]["numInputRows"].as_u64().unwrap() > 0);
     assert_eq!(site.json(&["ledger", S1, "--after", "1", "--limit", "1"])[0]["batchId"], 2);
     let first = site.json(&["history", S1]);
     assert_eq!((first.len(), &first[0]["event"], &first[0]["digest"]), (1, &"active".into(), &s1["ruleset"]));

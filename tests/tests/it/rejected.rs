@@ -1,13 +1,19 @@
 //! Bad content never replaces good content: not while the host runs, not when it starts again, and not for others.
 
-use weir_model::port::{Ledger, RuleStore, ScenarioView};
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema};
+use weir_lake::{LakeConfig, WeirLake};
+use weir_model::port::{Lake, Ledger, RuleStore, ScenarioView};
 use weir_model::service::Service;
-use weir_model::{BatchId, Digest, RunKey, ScenarioId};
+use weir_model::{BatchId, Digest, NoFaults, RunKey, ScenarioId};
 use weir_pipeline::scenario::Step;
 
 use crate::support::example::{Example, Live, copy_tree, guest};
+use crate::support::fakes::name;
 
 const PLUGIN: &str = "netops/s1-syslog/plugins/s1_syslog.wasm";
+const MANIFEST: &str = "netops/s1-syslog/scenario.toml";
 const RULE: &str = "netops/s1-syslog/rules/1-1.json";
 const QUERY: &str = "netops/s1-syslog/queries/error_counts.sql";
 
@@ -138,6 +144,19 @@ fn an_unknown_interface_version() {
         }
     }
     refuses(PLUGIN, "unknown interface version weir:detect@0.9.0; this host knows 0.1.0", |e| e.write(PLUGIN, &bytes));
+}
+
+#[test]
+fn an_output_that_does_not_fit_its_table() {
+    let words =
+        "output s1_results does not fit table taken: column error_count is text in the table and int64 in the rows";
+    refuses(MANIFEST, words, |e| {
+        let config = LakeConfig::new(e.data().join("lake"), e.runtime.handle().clone());
+        let lake = WeirLake::open(config, Arc::new(NoFaults)).unwrap();
+        let schema = Arc::new(Schema::new(vec![Field::new("error_count", DataType::Utf8, true)]));
+        e.runtime.block_on(lake.table(&name("netops"), &name("taken"), schema)).unwrap();
+        e.edit(MANIFEST, "table = \"s1_results\"", "table = \"taken\"");
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_model::port::AdHoc;
 use weir_model::service::{Service, TableStatus};
-use weir_model::{Clock, NoFaults, Time, VirtualClock};
+use weir_model::{BatchId, Clock, FaultKind, NoFaults, Time, VirtualClock};
 use weir_pipeline::host::{Host, Pace};
 use weir_pipeline::scenario::Step;
 
@@ -82,6 +82,19 @@ fn the_host_keeps_what_definitions_say_and_tells_of_it() {
     let seconds = now.micros() / 1_000_000 + 1;
     assert_eq!(run.count("SELECT count(*) AS n, count(DISTINCT _offset) AS low FROM events"), (seconds, seconds));
 
+    // A time that has no rows is no batch without rows.
+    let side = |time: Time| run.host().side(&run.store.id(), time, false);
+    let minute = |n: i64| Time(n * 60_000_000);
+    for (time, words) in [
+        (Time(0), "there is no row before 1970-01-01T00:00:00Z: the earliest one is of 1970-01-01T00:00:00Z"),
+        (minute(5 * 1440), "1970-01-06T00:00:00Z is still to come: it is 1970-01-05T00:00:30Z"),
+    ] {
+        let fault = side(time).unwrap_err();
+        assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::NotReplayable, words));
+    }
+    assert_eq!(side(minute(7)).unwrap().replayed, None);
+    assert_eq!(side(minute(360)).unwrap().replayed, Some(BatchId(1)));
+
     let tables = run.tables();
     let sums = &tables["sums"];
     assert_eq!((sums.rows, sums.expired_rows), (u64::try_from(rows).unwrap(), 16 - u64::try_from(rows).unwrap()));
@@ -89,4 +102,12 @@ fn the_host_keeps_what_definitions_say_and_tells_of_it() {
     assert!(sums.merged_files > 0 && sums.bytes > 0);
     assert_eq!(tables["events"].rows, u64::try_from(seconds).unwrap());
     assert!(tables.contains_key("alarm_events") && tables.contains_key("dead_letters"), "{:?}", tables.keys());
+
+    // The stream keeps its rows for thirty days.
+    run.clock.advance(27 * 24 * HOUR);
+    let fault = side(minute(360)).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::NotReplayable);
+    let words = "the batch at 1970-01-01T06:00:00Z reads rows of stream events from 1970-01-01T05:55:00Z on, and they \
+                 are kept for 30 days: from 1970-01-02T00:00:30Z on";
+    assert_eq!(fault.message, words);
 }

@@ -120,6 +120,28 @@ impl Tables {
         pinned.insert(Folder::new(&self.root, tenant, table).name);
     }
 
+    /// Whether rows of this schema could be appended.
+    pub async fn fits(&self, tenant: &Name, table: &Name, schema: SchemaRef) -> Result<(), Fault> {
+        let folder = Folder::new(&self.root, tenant, table);
+        match held::load(&folder, &[]).await? {
+            Some(held) => create::lacking(&held.schema, &create::plain(&schema), &folder.name).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// A time at or before that of the earliest row.
+    pub async fn oldest(&self, tenant: &Name, table: &Name, column: &str) -> Result<Option<Time>, Fault> {
+        let folder = Folder::new(&self.root, tenant, table);
+        if folder.presence()? == Presence::Absent {
+            return Ok(None);
+        }
+        match ask(&self.writer(&folder), Ask::Survey).await? {
+            Some(survey) => Ok(survey.oldest(column)),
+            // Its rows are not in files that we know: they may be of any time.
+            None => Ok(Some(Time(i64::MIN))),
+        }
+    }
+
     fn writer(&self, folder: &Folder) -> mpsc::Sender<Ask> {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         let start = || writer::start(folder.clone(), self.settings.clone(), self.faults.clone());

@@ -31,6 +31,14 @@ pub(crate) struct Survey {
     files: Vec<LiveFile>,
 }
 
+impl Survey {
+    /// A time at or before that of the earliest row.
+    pub fn oldest(&self, column: &str) -> Option<Time> {
+        let times = self.files.iter().map(|f| f.stats().times(column).map_or(Time(i64::MIN), |(oldest, _)| oldest));
+        times.min()
+    }
+}
+
 /// Files that take the place of others, for the log.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {

@@ -20,6 +20,12 @@ fn tables_and_views_are_read_by_name() {
     assert_eq!(lines(&joined.unwrap()), ["203.0.113.33|2", "203.0.113.34|2"]);
     let gone = ask("SELECT 1 FROM nowhere").unwrap_err();
     assert_eq!(gone.to_string(), "nowhere: there is no table nowhere; there are bronze-syslog, hot");
+    for other in ["other.hot", "some.other.hot", "information_schema.tables"] {
+        let gone = ask(&format!("SELECT 1 FROM {other}")).unwrap_err();
+        let table = other.rsplit('.').next().unwrap();
+        let text = format!("{table}: there is no table {other}; tables have no schema before their name");
+        assert_eq!((gone.to_string(), gone.kind), (text, FaultKind::Sql));
+    }
     assert_eq!(ask("DELETE FROM hot").unwrap_err().kind, FaultKind::Sql);
     // Another tenant's table is no table.
     assert!(house.lake.query(&name("other"), "SELECT 1 FROM \"bronze-syslog\"", vec![]).is_err());

@@ -18,7 +18,7 @@ fn each_refused_query_says_why_and_where() {
         (
             "SELECT 1 FROM syslog",
             "q.sql: syslog: there is no table syslog; there are s1_router_syslog_events; list the stream under inputs, \
-             or the table parameter under rows",
+             the reference table under tables, or the table parameter under rows",
         ),
         (
             "INSERT INTO s1_router_syslog_events VALUES (1)",

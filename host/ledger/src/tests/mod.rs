@@ -152,6 +152,7 @@ fn commit(key: &RunKey, n: u64) -> Commit {
         rows_in: 10 * n,
         raised: 0,
         micros: StageMicros::default(),
+        rows_by: Default::default(),
     }
 }
 

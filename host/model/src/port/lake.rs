@@ -142,4 +142,15 @@ pub trait Lake: Send + Sync {
     /// that nobody can read any more. Loses and doubles nothing wherever it is cut short, and delays appends by a log
     /// entry only. To be called again and again: one call does a bounded piece of work.
     fn upkeep<'a>(&'a self, tenant: &'a Name, table: &'a Name, what: Upkeep) -> BoxFuture<'a, Result<Upkept, Fault>>;
+    /// Whether rows of this schema could be appended to the table: the fault that an append would answer, if it is there
+    /// and has a column of another type.
+    fn fits<'a>(&'a self, tenant: &'a Name, table: &'a Name, schema: SchemaRef) -> BoxFuture<'a, Result<(), Fault>>;
+    /// A time at or before that of the earliest row in this timestamp column, from statistics alone. None: there is no
+    /// row.
+    fn oldest<'a>(
+        &'a self,
+        tenant: &'a Name,
+        table: &'a Name,
+        column: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Time>, Fault>>;
 }

@@ -181,7 +181,7 @@ impl Run {
             backfill: Some(self.backfill),
         };
         let mut inputs = BatchInputs { time, streams: BTreeMap::new(), tables: self.tables.clone() };
-        let mut rows_in = 0;
+        let mut rows_by = BTreeMap::new();
         for (name, (sliding, new_only)) in &mut self.inputs {
             let (id, def) = sliding.stream();
             let (table, schema) = (table_name(&id, &def), def.positioned_schema());
@@ -190,7 +190,7 @@ impl Run {
                 engines.runtime.block_on(rows)
             };
             let seen = sliding.seen(&read, before, time, *new_only)?;
-            rows_in += seen.new;
+            rows_by.insert(name.clone(), seen.new);
             plan.streams.insert(name.clone(), seen.pin);
             inputs.streams.insert(name.clone(), seen.rows);
         }
@@ -198,7 +198,8 @@ impl Run {
             let reader = Box::new(state.clone());
             match batch::execute(plan.clone(), &self.prepared, inputs.clone(), reader, &engines.faults) {
                 Ok(mut done) => {
-                    done.commit.rows_in = rows_in;
+                    done.commit.rows_in = rows_by.values().sum();
+                    done.commit.rows_by = rows_by;
                     // They stand in the record and go nowhere.
                     done.commit.outputs.retain(|o| o.output.as_str() != ALARM_EVENTS);
                     return Ok(done.commit);
@@ -210,7 +211,8 @@ impl Run {
                         Next::Skip => {
                             let current = batch::current_alarms(state)?;
                             let mut commit = batch::failed(plan, &self.prepared, fault, &current)?;
-                            commit.rows_in = rows_in;
+                            commit.rows_in = rows_by.values().sum();
+                            commit.rows_by = rows_by;
                             commit.outputs.clear();
                             return Ok(commit);
                         }

@@ -3,7 +3,6 @@
 
 use serde_json::{Map, Value, json};
 use weir_model::batch::{BatchRecord, Outcome, StreamPin};
-use weir_model::stream::Offsets;
 use weir_model::time::Time;
 
 use super::{Align, Table, count};
@@ -25,7 +24,9 @@ pub fn progress(record: &BatchRecord) -> Value {
         "numInputRows": record.rows_in,
         "durationMs": durations(record),
         "eventTime": watermark.map_or_else(|| json!({}), |w| json!({"watermark": w})),
-        "sources": plan.streams.iter().map(|(name, pin)| source(name.as_str(), pin)).collect::<Vec<_>>(),
+        "sources": plan.streams.iter().map(|(name, pin)| {
+            source(name.as_str(), pin, record.rows_by.get(name).copied())
+        }).collect::<Vec<_>>(),
         "sink": {
             "description": record.outputs.iter().map(|o| o.table.as_str()).collect::<Vec<_>>().join(", "),
             "numOutputRows": rows,
@@ -147,16 +148,14 @@ fn millis(time: Time) -> i64 {
     time.micros().div_euclid(1_000)
 }
 
-fn source(name: &str, pin: &StreamPin) -> Value {
-    let rows = |to: &Offsets| -> u64 {
-        let parts = to.0.iter();
-        parts.map(|(p, to)| to.saturating_sub(pin.from.get(*p))).sum()
-    };
+/// A stream of a batch. Offsets may have gaps, so the number of rows is the one that was counted; null where none was,
+/// as in a batch that failed.
+fn source(name: &str, pin: &StreamPin, rows: Option<u64>) -> Value {
     json!({
         "description": name,
         "startOffset": pin.from,
         "endOffset": pin.upto,
-        "numInputRows": rows(&pin.upto),
+        "numInputRows": rows,
         "generation": pin.generation,
         "floor": pin.floor,
         "read": pin.read,

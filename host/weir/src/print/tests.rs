@@ -71,7 +71,7 @@ fn the_ledger_speaks_spark() {
         ("/sources/0/description", json!("syslog")),
         ("/sources/0/startOffset", json!({"0": 314})),
         ("/sources/0/endOffset", json!({"0": 500, "1": 4})),
-        ("/sources/0/numInputRows", json!(190)),
+        ("/sources/0/numInputRows", json!(177)),
         ("/sink/numOutputRows", json!(2)),
         ("/sink/description", json!("s1_results")),
         ("/ruleset", json!(digest("r"))),
