@@ -26,7 +26,7 @@ fn alarms_are_lines_with_severity_in_a_fixed_column() {
             format!("2026-11-30T12:01:00Z  WARNING   {what}  (lowered from critical)"),
             format!("2026-11-30T12:01:00Z  INFO      {what}  (cleared)"),
             format!("2026-11-30T12:01:00Z  MINOR     {what}  (opened again)"),
-            format!("2026-11-30T12:01:00Z  MAJOR     {what}  (stale: a source cannot be read)"),
+            format!("2026-11-30T12:01:00Z  MAJOR     {what}  (stale: nobody can tell whether it holds)"),
         ]
     );
 }
