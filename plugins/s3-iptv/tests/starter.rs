@@ -243,7 +243,7 @@ fn with_an_interval_of_two_it_is_four_minutes_of_ten() {
 
 #[test]
 fn the_injector_gives_four_warm_and_one_and_a_half_while_warming_up() {
-    let spike = |minute: u32| if minute % 5 == 0 { 1000 } else { 100 };
+    let spike = |minute: u32| if minute.is_multiple_of(5) { 1000 } else { 100 };
     let (mut kit, network, _) = kit("{}");
     network.minutes(30, spike);
     let report = run(&mut kit, at("12:23"));

@@ -14,6 +14,7 @@ mod generate;
 mod kill;
 mod lifecycle;
 mod limits;
+mod network_cep;
 mod pause;
 mod protocol;
 mod reference;

@@ -106,21 +106,31 @@ impl Example {
     pub fn of(scenario: &'static str) -> Self {
         Self::of_in(scenario, TempDir::new().unwrap())
     }
+    /// All scenarios of the example in one host; `scenario()` is S1.
+    pub fn all() -> Self {
+        let example = Self::unassembled("s1-syslog", TempDir::new().unwrap());
+        assemble(&example.store());
+        ["s1-syslog", "s2-linkdown", "s3-iptv"].iter().for_each(|scenario| example.every_minute(scenario));
+        example
+    }
     fn of_in(scenario: &'static str, dir: TempDir) -> Self {
-        let example = Self {
+        let example = Self::unassembled(scenario, dir);
+        assemble_only(&example.store(), scenario);
+        example.every_minute(scenario);
+        example
+    }
+    fn unassembled(scenario: &'static str, dir: TempDir) -> Self {
+        Self {
             dir,
             scenario,
             settings: "",
             clock: VirtualClock::new("2026-01-31T12:00:30Z".parse::<Time>().unwrap()),
             runtime: Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap(),
-        };
-        assemble_only(&example.store(), scenario);
-        example.edit(
-            &format!("netops/{scenario}/scenario.toml"),
-            "trigger = { interval = \"10s\" }",
-            "trigger = { interval = \"1m\" }",
-        );
-        example
+        }
+    }
+    fn every_minute(&self, scenario: &str) {
+        let manifest = format!("netops/{scenario}/scenario.toml");
+        self.edit(&manifest, "trigger = { interval = \"10s\" }", "trigger = { interval = \"1m\" }");
     }
     pub fn store(&self) -> PathBuf {
         self.dir.path().join("store")
