@@ -231,6 +231,9 @@ pub struct BackfillAsk {
     /// Whether its rows take the place of those in the result tables when all batches are there.
     #[serde(default)]
     pub publish: bool,
+    /// Gives up the rows that it has left: nobody will publish them, and retention may drop them.
+    #[serde(default)]
+    pub discard: bool,
 }
 
 impl BackfillAsk {
@@ -267,12 +270,15 @@ pub struct BackfillProgress {
     pub publish: bool,
     /// Whether its rows are in the result tables.
     pub published: bool,
+    /// Whether its rows were given up.
+    #[serde(default)]
+    pub discarded: bool,
 }
 
 impl BackfillProgress {
     /// Whether nothing is left to do.
     pub fn finished(&self) -> bool {
-        self.done == self.total && (self.published || !self.publish)
+        self.discarded || self.done == self.total && (self.published || !self.publish)
     }
 }
 

@@ -5,7 +5,7 @@
 //! run.rs       one batch after the other: plan, detect, commits in groups
 //! sliding.rs   a stream's rows around T, read from bronze in slabs
 //! layered.rs   state as the run's uncommitted batches left it
-//! publish.rs   the run's rows in place of those in the result tables
+//! publish.rs   the run's rows in place of those in the result tables, or given up
 //! ```
 //!
 //! T decides what a batch sees: of a stream in window mode all rows before T, of one in new-rows mode those since the
@@ -32,6 +32,10 @@ use run::Run;
 const SLICE: Duration = Duration::from_secs(1);
 /// Runs whose windows are kept in memory between calls; with more, those that nobody asked for lately begin anew.
 const OPEN: usize = 8;
+/// How far a slice stands back behind live batches, as `nice` counts it.
+const BACK: i32 = 10;
+/// As large as that of the threads that live batches run on.
+const STACK: usize = 8 << 20;
 /// Batches of one run.
 const MOST_BATCHES: u64 = 10_000_000;
 
@@ -83,7 +87,11 @@ pub(crate) fn step(host: &Host, ask: &BackfillAsk) -> Result<BackfillProgress, F
     let key = RunKey { scenario: ask.scenario.clone(), run: RunId::Backfill(name) };
     let slot = host.backfills.slot(&key)?;
     let mut run = slot.lock().unwrap_or_else(PoisonError::into_inner);
-    let result = go_on(host, ask, &key, ruleset, &mut run);
+    let open: &mut Option<Run> = &mut run;
+    let result = match ask.discard {
+        true => publish::discard(&host.engines, &key),
+        false => standing_back(|| go_on(host, ask, &key, ruleset, open)),
+    };
     match &result {
         Ok(progress) if !progress.finished() => {}
         // Done, or not known what is in memory: what follows begins at the ledger.
@@ -93,6 +101,25 @@ pub(crate) fn step(host: &Host, ask: &BackfillAsk) -> Result<BackfillProgress, F
         }
     }
     result
+}
+
+/// Works on a thread of its own that lets live batches go first. Only a new thread can: one that has stepped back may not
+/// step forward again.
+fn standing_back<T: Send>(work: impl FnOnce() -> Result<T, Fault> + Send) -> Result<T, Fault> {
+    let span = tracing::Span::current();
+    let work = || {
+        if let Err(e) = rustix::process::setpriority_process(None, BACK) {
+            tracing::debug!("a backfill runs with the priority of everything else: {e}");
+        }
+        span.in_scope(work)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("backfill".to_owned()).stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, work);
+        let thread =
+            thread.map_err(|e| Fault::host(FaultKind::Resources, format_args!("no thread for a backfill: {e}")))?;
+        thread.join().unwrap_or_else(|_| Err(Fault::internal("a backfill panicked")))
+    })
 }
 
 fn go_on(

@@ -148,6 +148,9 @@ pub struct Backfill {
     /// Put the rows in place of the scenario's rows of this period when all batches are there
     #[arg(long)]
     pub publish: bool,
+    /// Give up the rows of a run that nobody will publish, so that the ledger need not keep them
+    #[arg(long, conflicts_with = "publish")]
+    pub discard: bool,
 }
 
 /// `weir generate`.
@@ -301,7 +304,7 @@ mod tests {
             "weir ledger acme/s1 --run side:x --after 5 --limit 2",
             "weir generate network-cep --from 2026-01-01T00:00:00Z --to 2026-01-31T00:00:00Z --seed 7 --out d --format parquet,json",
             "weir backfill acme/s1 acme/s2 --from 2026-01-30T00:00:00Z --to 2026-01-31T00:00:00Z --every 1m --publish",
-            "weir backfill acme/s1 --from 2026-01-30T00:00:00Z --to 2026-01-31T00:00:00Z --name x --ruleset 0123abcd",
+            "weir backfill acme/s1 --from 2026-01-30T00:00:00Z --to 2026-01-31T00:00:00Z --name x --ruleset 0123abcd --discard",
             "weir history acme/s1",
             "weir rollback acme/s1 0123abcd",
             "weir rollback acme/s1",

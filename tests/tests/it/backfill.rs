@@ -28,6 +28,7 @@ fn ask(scenario: &str, from: Time, to: Time, run: &str) -> BackfillAsk {
         every: Span::secs(60),
         ruleset: None,
         publish: false,
+        discard: false,
     }
 }
 
@@ -190,6 +191,30 @@ fn a_run_that_ends_anywhere_goes_on_and_equals_one_that_did_not() {
     for point in ["batch.detected", "commit.before", "commit.written", "commit.synced", "commit.replied"] {
         assert!(injected.contains_key(point), "no fault at {point}: {injected:?}");
     }
+}
+
+#[test]
+fn rows_that_are_discarded_are_gone_after_the_horizon_and_cannot_be_published() {
+    let world = World::new();
+    let opened = world.open(Arc::new(NoFaults)).unwrap();
+    let mut ask = ask("t/s", minute(2), minute(8), "b");
+    done(&opened.host, &ask).unwrap();
+    let sink =
+        SinkId { key: RunKey { scenario: world.store.id(), run: "backfill:b".parse().unwrap() }, output: name("sums") };
+    let kept = |opened: &Opened| opened.ledger.outputs(&sink, None, usize::MAX).unwrap().len();
+    opened.ledger.retain(minute(100)).unwrap();
+    assert_eq!(kept(&opened), 6, "what may still be published is kept");
+    ask.discard = true;
+    let discarded = done(&opened.host, &ask).unwrap();
+    assert!(discarded.discarded && !discarded.published);
+    opened.ledger.retain(minute(100)).unwrap();
+    assert_eq!(kept(&opened), 1, "the head of a run is never dropped");
+    (ask.discard, ask.publish) = (false, true);
+    let fault = done(&opened.host, &ask).unwrap_err();
+    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::NotReplayable, Some("--name")));
+    assert_eq!(sums(&opened), (0..=12).map(by_live).collect::<Vec<_>>());
+    let unknown = BackfillAsk { name: Some(name("x")), discard: true, ..ask };
+    assert_eq!(opened.host.backfill(&unknown).unwrap_err().kind, FaultKind::NotFound);
 }
 
 #[test]

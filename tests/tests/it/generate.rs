@@ -80,6 +80,7 @@ fn a_host_goes_on_after_the_history_and_a_backfill_finds_the_alarms_of_the_spec(
         every: Span::secs(60),
         ruleset: None,
         publish: true,
+        discard: false,
     };
     let mut rows_in = 0;
     loop {

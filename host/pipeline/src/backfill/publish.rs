@@ -9,7 +9,8 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use weir_model::batch::{BATCH_TIME, BatchRecord, SCENARIO, SinkCursor};
 use weir_model::columns::output_schema;
 use weir_model::port::Replace;
-use weir_model::{Fault, FaultKind, Name, RunKey, SinkId, Stage};
+use weir_model::service::BackfillProgress;
+use weir_model::{BatchId, Fault, FaultKind, Name, RunKey, SinkId, Stage};
 
 use super::run::Run;
 use crate::decide::tick;
@@ -42,10 +43,36 @@ pub(super) fn publish(host: &Host, run: &Run) -> Result<bool, Fault> {
         let result = table_of(engines, run, &head, &table, none, outputs.get(&table).map_or(&[], Vec::as_slice));
         result.map_err(|fault| fault.at(Stage::Sink))?;
     }
-    for (sink, _, _) in engines.ledger.sinks()?.into_iter().filter(|(sink, _, _)| sink.key == run.key) {
-        engines.ledger.advance(&sink, &SinkCursor { drained_to: head.plan.id, table_id: None })?;
-    }
+    settle(engines, &run.key, head.plan.id)?;
     Ok(true)
+}
+
+/// Gives up what a run has left: its rows count as drained, so that retention drops them with its batches.
+pub(super) fn discard(engines: &Engines, key: &RunKey) -> Result<BackfillProgress, Fault> {
+    let head = engines.ledger.head(key)?.ok_or_else(|| {
+        Fault::tenant(FaultKind::NotFound, format_args!("there is no run {key}")).fix("ask for it as it was begun")
+    })?;
+    settle(engines, key, head.plan.id)?;
+    Ok(BackfillProgress {
+        run: key.clone(),
+        ruleset: head.plan.ruleset,
+        base: head.plan.backfill.and_then(|b| b.base),
+        done: head.plan.id.0,
+        total: head.plan.backfill.map_or(0, |b| b.batches()),
+        time: Some(head.plan.time),
+        rows_in: 0,
+        results: 0,
+        alarms: 0,
+        failed: 0,
+        publish: false,
+        published: false,
+        discarded: true,
+    })
+}
+
+fn settle(engines: &Engines, key: &RunKey, head: BatchId) -> Result<(), Fault> {
+    let mut sinks = engines.ledger.sinks()?.into_iter().filter(|(sink, _, _)| sink.key == *key);
+    sinks.try_for_each(|(sink, _, _)| engines.ledger.advance(&sink, &SinkCursor { drained_to: head, table_id: None }))
 }
 
 fn table_of(
@@ -69,6 +96,14 @@ fn table_of(
     let (mut rows, mut bytes) = (Vec::new(), 0);
     for output in outputs {
         let sink = SinkId { key: run.key.clone(), output: output.clone() };
+        if engines.ledger.cursor(&sink)?.is_some() {
+            return Err(Fault::tenant(
+                FaultKind::NotReplayable,
+                format_args!("the rows of {} were discarded, or published into a table {name} that is gone", run.key),
+            )
+            .field("--name")
+            .fix("begin a run of another name"));
+        }
         let mut after = None;
         loop {
             let page = engines.ledger.outputs(&sink, after, PAGE_BYTES)?;

@@ -101,6 +101,7 @@ impl Run {
             failed: 0,
             publish: false,
             published: false,
+            discarded: false,
         };
         loop {
             let (group, fault) = self.group(&host.engines, until)?;
@@ -131,12 +132,15 @@ impl Run {
     /// Executes the next batches, each on the state that the one before left. With a fault come those before it.
     fn group(&mut self, engines: &Engines, until: Instant) -> Result<(Vec<Commit>, Option<Fault>), Fault> {
         let until = until.min(Instant::now() + GROUP_TIME);
+        if self.next(self.head).is_none() {
+            // Also when retention has dropped the state that the run lies on: it can be published all the same.
+            return Ok((Vec::new(), None));
+        }
         let state = Layered::new(self.state(engines)?);
         let (mut group, mut bytes) = (Vec::new(), 0);
         let mut head = self.head;
         while group.len() < GROUP && bytes < GROUP_BYTES && (group.is_empty() || Instant::now() < until) {
-            let after = head.map_or(self.backfill.range.from, |(_, time)| Time(time.micros() + 1));
-            let Some(time) = self.backfill.next(after) else { break };
+            let Some(time) = self.next(head) else { break };
             let id = head.map_or(BatchId::FIRST, |(id, _)| id.next());
             match self.batch(engines, id, time, &state) {
                 Ok(commit) => {
@@ -149,6 +153,11 @@ impl Run {
             }
         }
         Ok((group, None))
+    }
+
+    /// T of the batch after one.
+    fn next(&self, head: Option<(BatchId, Time)>) -> Option<Time> {
+        self.backfill.next(head.map_or(self.backfill.range.from, |(_, time)| Time(time.micros() + 1)))
     }
 
     /// State after the run's head.

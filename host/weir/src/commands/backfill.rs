@@ -123,6 +123,7 @@ fn one(service: &dyn Service, ask: &Backfill, id: &ScenarioId) -> Result<Backfil
         every: ask.every,
         ruleset,
         publish: ask.publish,
+        discard: ask.discard,
     })
 }
 
@@ -148,7 +149,7 @@ fn print(asks: &[BackfillAsk], sums: &[Sum], seconds: f64, out: &mut Out<'_>) ->
                 "ruleset": sum.last.as_ref().map(|p| p.ruleset), "base": sum.last.as_ref().and_then(|p| p.base),
                 "from": ask.range.from, "to": ask.range.to, "every": ask.every, "batches": done, "total": total,
                 "rows_in": sum.rows, "results": sum.results, "alarms": sum.alarms, "failed": sum.failed,
-                "published": published, "seconds": seconds, "fault": sum.fault,
+                "published": published, "discarded": sum.last.as_ref().is_some_and(|p| p.discarded), "seconds": seconds, "fault": sum.fault,
             }))?;
             continue;
         }
@@ -160,7 +161,12 @@ fn print(asks: &[BackfillAsk], sums: &[Sum], seconds: f64, out: &mut Out<'_>) ->
             sum.results.to_string(),
             sum.alarms.to_string(),
             sum.failed.to_string(),
-            if published { "yes" } else { "no" }.to_owned(),
+            match &sum.last {
+                Some(p) if p.published => "yes",
+                Some(p) if p.discarded => "discarded",
+                _ => "no",
+            }
+            .to_owned(),
         ]);
     }
     if !out.json {
@@ -169,7 +175,7 @@ fn print(asks: &[BackfillAsk], sums: &[Sum], seconds: f64, out: &mut Out<'_>) ->
         let rows: u64 = sums.iter().map(|s| s.rows).sum();
         let rate = rows as f64 / seconds.max(0.001);
         out.note(format_args!("batches: {batches}, in {seconds:.1} s, {rate:.0} rows a second"))?;
-        if sums.iter().any(|s| s.last.as_ref().is_some_and(|p| p.finished() && !p.published)) {
+        if sums.iter().any(|s| s.last.as_ref().is_some_and(|p| p.finished() && !p.published && !p.discarded)) {
             out.note(format_args!("nothing was written to tables; the same command with --publish does that"))?;
         }
     }
