@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 
-fn json() -> Json {
+fn json() -> Decoder {
     let def: StreamDef = toml::from_str(
         r#"
         event_time = "at"
@@ -24,7 +24,7 @@ fn json() -> Json {
         "#,
     )
     .unwrap();
-    Json::new(&def)
+    Decoder::new(&def)
 }
 
 fn reasons(lines: &[&str]) -> Vec<(u64, String)> {

@@ -3,22 +3,29 @@
 //! A file is taken when it has settled (or has a `NAME.done` beside it): its bytes are copied into the spool and its entry
 //! goes to the stream's journal, before any of its rows is given out. A row's offset is its ordinal over all entries, so the
 //! source can be read again from the spool whatever became of the file, until the rows are released. A file that has grown
-//! since gives only what was appended; one whose old bytes changed is read again as a whole, with a warning.
+//! since gives only what was appended; one whose old bytes changed is read again as a whole, with a warning. Bytes that were
+//! read under another name, and a parquet file that is damaged, are not read: one dead letter stands for the file.
 
+mod copy;
+mod csv;
 mod folder;
 mod lines;
 mod manifest;
+mod parquet;
+mod reader;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::port::{Journal, Payload, PollLimit, Polled, Source};
+use weir_model::port::{Journal, PollLimit, Polled, Source};
 use weir_model::{Fault, FaultKind, FaultPoints, OffsetRange, Offsets, Time};
 
 use folder::Folder;
-use lines::Lines;
 use manifest::Manifest;
+pub(crate) use parquet::cell_bytes;
+pub use reader::Format;
+use reader::Reader;
 
 /// Where a `files` source reads and keeps.
 #[derive(Debug, Clone)]
@@ -31,14 +38,17 @@ pub struct FilesConfig {
     pub settle: Duration,
     /// This stream's own folder for copies.
     pub spool: PathBuf,
+    /// How their bytes become rows.
+    pub format: Format,
 }
 
 /// A `files` source.
 pub struct Files {
     folder: Folder,
     manifest: Manifest,
+    format: Format,
     position: u64,
-    open: Option<Lines>,
+    open: Option<(Reader, Option<Time>)>,
     at_end: bool,
 }
 
@@ -61,25 +71,33 @@ impl Files {
             .file(config.spool.display())
             .fix("put the spool folder back as it was"));
         }
-        Ok(Self { folder, manifest, position, open: None, at_end: false })
+        Ok(Self { folder, manifest, format: config.format, position, open: None, at_end: false })
     }
 
     fn next_chunk(&mut self, limit: PollLimit) -> Result<Option<Polled>, Fault> {
         loop {
             if self.open.is_none() {
                 let Some(entry) = self.manifest.at(self.position) else { return Ok(None) };
-                self.open = Some(Lines::open(&self.manifest.path(entry), entry.first, entry.rows, self.position)?);
+                let path = self.manifest.path(entry);
+                self.open = Some((Reader::open(self.format, &path, entry, self.position)?, entry.taken));
             }
-            let Some(lines) = &mut self.open else { return Ok(None) };
-            let from = self.position;
-            let records = lines.read(limit)?;
-            self.position = lines.position();
-            if lines.is_done() {
+            let Some((reader, taken)) = &mut self.open else { return Ok(None) };
+            let (from, taken) = (self.position, *taken);
+            let payload = match reader.read(limit) {
+                Ok(payload) => payload,
+                Err(fault) => {
+                    // What was read of it may be half of something: begin again at the position.
+                    self.open = None;
+                    return Err(fault);
+                }
+            };
+            self.position = reader.position();
+            if reader.is_done() {
                 self.open = None;
             }
             if self.position > from {
                 let range = OffsetRange { partition: 0, from, to: self.position };
-                return Ok(Some(Polled { range, payload: Payload::Records(records) }));
+                return Ok(Some(Polled { range, payload, taken }));
             }
         }
     }
@@ -92,7 +110,7 @@ impl Source for Files {
             return Ok(Some(chunk));
         }
         for file in self.folder.settled(now, &self.manifest)? {
-            if self.manifest.take(&file)?
+            if self.manifest.take(&file, now, self.format)?
                 && let Some(chunk) = self.next_chunk(limit)?
             {
                 self.at_end = false;

@@ -84,7 +84,7 @@ impl Source for Generate {
         let rows = concat_batches(&self.schema, &batches).map_err(Fault::internal)?;
         self.tick = tick;
         let range = OffsetRange { partition: 0, from: first * TICK_ROWS, to: tick * TICK_ROWS };
-        Ok(Some(Polled { range, payload: Payload::Rows { rows, offsets } }))
+        Ok(Some(Polled { range, payload: Payload::Rows { rows, offsets }, taken: None }))
     }
 
     fn at_end(&self) -> bool {

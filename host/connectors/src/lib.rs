@@ -43,7 +43,7 @@ impl Sources for Connectors {
         from: &Offsets,
         journal: Arc<dyn Journal>,
     ) -> Result<OpenSource, Fault> {
-        let decode = Box::new(decode::Json::new(def));
+        let decode = Box::new(decode::Decoder::new(def));
         match &def.source {
             SourceDef::Generate { sql, interval, rate, .. } => {
                 let file = format!("{}/streams/{}.toml", id.tenant, id.stream);
@@ -51,7 +51,7 @@ impl Sources for Connectors {
                 let every = generate::every(*interval, *rate).map_err(|e| e.file(file))?;
                 Ok((Box::new(generate::Generate::new(maker, def.schema(), meta.anchor, every, from)), decode))
             }
-            SourceDef::Files { path, format: _, include, settle } => {
+            SourceDef::Files { path, format, include, settle, delimiter } => {
                 let folder = inside(&self.store.join(id.tenant.as_str()), path)
                     .map_err(|e| e.file(format_args!("{}/streams/{}.toml", id.tenant, id.stream)))?;
                 let config = files::FilesConfig {
@@ -59,6 +59,10 @@ impl Sources for Connectors {
                     include: include.clone(),
                     settle: settle.get(),
                     spool: self.spool.join(id.tenant.as_str()).join(id.stream.as_str()),
+                    format: files::Format {
+                        format: *format,
+                        delimiter: delimiter.and_then(|c| u8::try_from(c).ok()).unwrap_or(b','),
+                    },
                 };
                 Ok((Box::new(files::Files::open(config, from, journal, self.faults.clone())?), decode))
             }

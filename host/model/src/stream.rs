@@ -28,6 +28,11 @@ pub struct StreamDef {
     /// How much later than the latest row of its partition a row may come before it counts as late.
     #[serde(default = "default_lateness")]
     pub watermark: Span,
+    /// How much after the time at which it was taken in a row may say to have happened; one further ahead is a dead letter. By
+    /// default half of the watermark. Rows that are that far ahead move the watermark on with them, so this is at most
+    /// the watermark: what comes on time after them must not be late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<Span>,
     /// How long rows stay in the hot window, by event time. Older rows are read from the bronze table.
     #[serde(default = "default_retention")]
     pub retention: Span,
@@ -127,6 +132,10 @@ fn in_column<E: serde::de::Error>(name: &str, e: &dyn fmt::Display) -> E {
 }
 
 impl StreamDef {
+    /// How much after the time at which it was taken in a row may say to have happened.
+    pub fn ahead(&self) -> Span {
+        self.ahead.unwrap_or(Span(self.watermark.get() / 2))
+    }
     /// The Arrow schema of a stream's own columns, without the position.
     pub fn schema(&self) -> SchemaRef {
         Arc::new(Schema::new(self.fields()))
@@ -180,7 +189,7 @@ pub enum SourceDef {
     Files {
         /// The folder, below the tenant's own in the rule store: an operator mounts there what lies elsewhere.
         path: String,
-        /// `json`: one JSON object a line.
+        /// How their bytes become rows.
         #[serde(default)]
         format: FileFormat,
         /// File names that count, `*` and `?` as wildcards.
@@ -189,6 +198,9 @@ pub enum SourceDef {
         /// How long a file must not have changed before it is read, unless a file of the same name plus `.done` exists.
         #[serde(default = "default_settle")]
         settle: Span,
+        /// What is between two cells of csv; a comma when it is not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        delimiter: Option<char>,
     },
 }
 
@@ -203,9 +215,14 @@ fn default_settle() -> Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileFormat {
-    /// JSON lines.
+    /// One JSON object a line.
     #[default]
-    Json,
+    #[serde(alias = "json")]
+    JsonLines,
+    /// Comma-separated text whose first line names the columns.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
 }
 
 /// Positions: for each partition the offset of the next row, so `0..offset` has been read. An absent partition is at 0.

@@ -16,7 +16,7 @@ use weir_model::stream::{
 };
 use weir_model::{Digest, Fault, FaultKind, Incarnation, Name, OffsetRange, Offsets, StreamId, Time};
 
-use crate::decide::late;
+use crate::decide::late::{self, Bounds, Row};
 use crate::engines::Engines;
 use crate::output;
 use crate::window::Window;
@@ -169,48 +169,57 @@ impl Stream {
         self.lock().source.next_due()
     }
 
-    /// Puts late rows aside and adds the position columns.
+    /// Puts late rows and those that are ahead aside, and adds the position columns.
     fn positioned(
         &self,
         decoded: Decoded,
         latest: &mut BTreeMap<u32, Time>,
     ) -> Result<(Chunk, Vec<DeadLetter>), Fault> {
-        let Decoded { range, rows, offsets, dead } = decoded;
-        self.dead.fetch_add(dead.len() as u64, Ordering::Relaxed);
+        let Decoded { range, rows, offsets, dead, taken } = decoded;
         let mut aside = dead;
         let times = event_times(&rows, &self.def.event_time)?;
         let mut max = latest.get(&range.partition).copied();
-        let late = late::mark(&times, self.def.watermark.get(), &mut max);
+        let judged = late::judge(&times, Bounds::of(&self.def, taken), &mut max);
         if let Some(max) = max {
             latest.insert(range.partition, max);
         }
-        let late_count = late.iter().filter(|l| **l).count();
-        let (rows, times, offsets) = if late_count == 0 {
+        let (rows, times, offsets) = if judged.iter().all(|row| *row == Row::Kept) {
             (rows, times, offsets)
         } else {
-            self.late.fetch_add(late_count as u64, Ordering::Relaxed);
-            for (i, _) in late.iter().enumerate().filter(|(_, l)| **l) {
-                aside.push(DeadLetter {
-                    partition: range.partition,
-                    offset: offsets[i],
-                    reason: format!(
-                        "late: {} {} is more than {} before the latest row of its partition",
-                        self.def.event_time,
-                        Time(times[i]),
-                        self.def.watermark
-                    ),
-                    raw: output::row_json(&rows, i),
-                });
+            for (i, row) in judged.iter().enumerate().filter(|(_, row)| **row != Row::Kept) {
+                let reason = self.why_aside(*row, Time(times[i]), taken);
+                let raw = output::row_json(&rows, i);
+                aside.push(DeadLetter { partition: range.partition, offset: offsets[i], reason, raw });
             }
-            let keep = BooleanArray::from(late.iter().map(|l| !l).collect::<Vec<_>>());
-            let kept = filter_record_batch(&rows, &keep).map_err(internal)?;
-            let pick = |v: &[i64]| v.iter().zip(&late).filter(|(_, l)| !**l).map(|(t, _)| *t).collect::<Vec<_>>();
-            let kept_offsets = offsets.iter().zip(&late).filter(|(_, l)| !**l).map(|(o, _)| *o).collect();
-            (kept, pick(&times), kept_offsets)
+            let keep: Vec<bool> = judged.iter().map(|row| *row == Row::Kept).collect();
+            let kept = filter_record_batch(&rows, &BooleanArray::from(keep.clone())).map_err(internal)?;
+            let times = times.iter().zip(&keep).filter(|(_, k)| **k).map(|(t, _)| *t).collect::<Vec<_>>();
+            let offsets = offsets.iter().zip(&keep).filter(|(_, k)| **k).map(|(o, _)| *o).collect();
+            (kept, times, offsets)
         };
+        let late = judged.iter().filter(|row| **row == Row::Late).count() as u64;
+        self.late.fetch_add(late, Ordering::Relaxed);
+        self.dead.fetch_add(aside.len() as u64 - late, Ordering::Relaxed);
         aside.sort_by_key(|d| d.offset);
         let rows = with_positions(&self.def, range.partition, &rows, &offsets)?;
         Ok((chunk_of(range, rows, &times), aside))
+    }
+
+    fn why_aside(&self, row: Row, time: Time, taken: Option<Time>) -> String {
+        let column = &self.def.event_time;
+        match row {
+            Row::Ahead => format!(
+                "ahead: {column} {time} is more than {} after {}, when the row was taken in",
+                self.def.ahead(),
+                taken.unwrap_or_default()
+            ),
+            Row::Late | Row::Kept => {
+                format!(
+                    "late: {column} {time} is more than {} before the latest row of its partition",
+                    self.def.watermark
+                )
+            }
+        }
     }
 
     /// What a batch for `time` sees now. `from`: where the run's batch before ended. `read`: whether the source was read

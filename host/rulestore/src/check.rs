@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_model::columns::ColumnType;
 use weir_model::limits::LimitsPatch;
 use weir_model::ruleset::{FileEntry, Manifest, QueryDef, TenantConfig, Trigger};
-use weir_model::stream::{Columns, SourceDef, StreamDef};
+use weir_model::stream::{Columns, FileFormat, SourceDef, StreamDef};
 use weir_model::{Limits, Name, Problem, batch};
 
 use crate::near::nearest;
@@ -83,6 +83,11 @@ pub(crate) fn stream(file: &str, def: &StreamDef) -> Vec<Problem> {
             });
         }
     }
+    if let Some(ahead) = def.ahead.filter(|ahead| ahead.get() > def.watermark.get()) {
+        let text = format!("{ahead} is more than the watermark of {}", def.watermark);
+        let fix = "write at most the watermark: rows that are so far ahead would make those on time late";
+        out.push(problem("ahead", text).fix(fix));
+    }
     if def.retention.get().is_zero() {
         out.push(
             problem("retention", "a hot window of no length holds no row".into()).fix("write a time such as \"15m\""),
@@ -128,7 +133,7 @@ fn source(file: &str, def: &SourceDef) -> Vec<Problem> {
                 _ => {}
             }
         }
-        SourceDef::Files { path, include, .. } => {
+        SourceDef::Files { path, include, format, delimiter, .. } => {
             let inside = Path::new(path).components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
             if path.is_empty() || path.contains('\0') || !inside {
                 out.push(problem("source.path", "it is no folder that can be read from").fix(
@@ -139,6 +144,13 @@ fn source(file: &str, def: &SourceDef) -> Vec<Problem> {
                 out.push(
                     problem("source.include", "it is no pattern for file names").fix("write one such as \"*.jsonl\""),
                 );
+            }
+            if delimiter.is_some_and(|c| !c.is_ascii() || matches!(c, '"' | '\n' | '\r' | '\0')) {
+                let problem = problem("source.delimiter", "it cannot stand between two cells");
+                out.push(problem.fix("write one ASCII character, such as \";\" or \"\\t\""));
+            } else if delimiter.is_some() && *format != FileFormat::Csv {
+                let problem = problem("source.delimiter", "only csv has one");
+                out.push(problem.fix("remove it, or write format = \"csv\""));
             }
         }
     }

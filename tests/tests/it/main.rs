@@ -6,6 +6,7 @@
 mod architecture;
 mod backfill;
 mod backfill_kill;
+mod bad_input;
 mod cli;
 mod disk;
 mod docs;

@@ -1,7 +1,7 @@
 //! The lines of a spooled file, in bounded reads.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -54,45 +54,46 @@ impl Lines {
             let value = self.line()?;
             if !value.iter().all(u8::is_ascii_whitespace) {
                 bytes += value.len();
-                records.push(Record {
-                    offset,
-                    key: None,
-                    value: Bytes::from(value),
-                    enqueued: None,
-                    headers: Vec::new(),
-                });
+                let value = Bytes::from(value);
+                records.push(Record { offset, key: None, value, enqueued: None, headers: Vec::new() });
             }
         }
         Ok(records)
     }
 
-    /// One line without its end. Of a line that is too long for a record only so much is kept that it shows.
+    /// One line without its end.
     fn line(&mut self) -> Result<Vec<u8>, Fault> {
-        let mut line = Vec::new();
-        let fault = |e| inside(&self.path, "the spool cannot be read", &e);
-        let most = RECORD_BYTES as u64 + 2;
-        (&mut self.reader).take(most).read_until(b'\n', &mut line).map_err(fault)?;
-        if line.last() != Some(&b'\n') && line.len() as u64 == most {
-            self.skip_line()?;
-        }
+        let line = bounded_line(&mut self.reader).map_err(|e| inside(&self.path, "the spool cannot be read", &e))?;
+        let mut line = line.unwrap_or_default();
         self.position += 1;
         while line.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {
             line.pop();
         }
         Ok(line)
     }
+}
 
-    fn skip_line(&mut self) -> Result<(), Fault> {
-        loop {
-            let buffer = self.reader.fill_buf().map_err(|e| inside(&self.path, "the spool cannot be read", &e))?;
-            let (used, found) = match buffer.iter().position(|b| *b == b'\n') {
-                Some(at) => (at + 1, true),
-                None => (buffer.len(), false),
-            };
-            self.reader.consume(used);
-            if found || used == 0 {
-                return Ok(());
-            }
+/// One line with its end; none at the end. Of a line that is too long for a record only so much is kept that it shows.
+pub fn bounded_line(reader: &mut BufReader<File>) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let most = RECORD_BYTES as u64 + 2;
+    reader.take(most).read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') && line.len() as u64 == most {
+        skip_line(reader)?;
+    }
+    Ok((!line.is_empty()).then_some(line))
+}
+
+fn skip_line(reader: &mut BufReader<File>) -> io::Result<()> {
+    loop {
+        let buffer = reader.fill_buf()?;
+        let (used, found) = match buffer.iter().position(|b| *b == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (buffer.len(), false),
+        };
+        reader.consume(used);
+        if found || used == 0 {
+            return Ok(());
         }
     }
 }

@@ -1,17 +1,19 @@
 //! The entries of a stream's files, durable in the journal, with their bytes in the spool until they are released.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use weir_model::port::Journal;
-use weir_model::{Digest, Fault, FaultPoints};
+use weir_model::{Digest, Fault, FaultPoints, Time};
 
+use super::copy::{Copied, copy};
 use super::folder::Found;
-use super::{inside, outside};
+use super::inside;
+use super::reader::Format;
 
 /// One taken file, or what was appended to one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -30,6 +32,12 @@ pub struct Entry {
     pub rows: u64,
     /// Its bytes are no longer in the spool, because the rows are durable elsewhere.
     pub released: bool,
+    /// When it was taken.
+    #[serde(default)]
+    pub taken: Option<Time>,
+    /// Why the file as a whole cannot be used. It has one row then, which stands for it, and no copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// All entries.
@@ -69,8 +77,11 @@ impl Manifest {
 
     /// Where the next rows that are neither released nor in the spool would end, when `position` is among them.
     pub fn gap(&self, position: u64) -> Option<u64> {
-        let missing = |(number, e): &&(u64, Entry)| e.released || !self.spool.join(spool_name(*number)).is_file();
-        let lost = self.entries.iter().filter(|(_, e)| e.first + e.rows > position).find(missing);
+        let missing = |(number, e): &&(u64, Entry)| {
+            e.refused.is_none() && (e.released || !self.spool.join(spool_name(*number)).is_file())
+        };
+        let mut after = self.entries.iter().filter(|(_, e)| e.rows > 0 && e.first + e.rows > position);
+        let lost = after.find(missing);
         lost.map(|(_, e)| e.first + e.rows)
     }
 
@@ -95,29 +106,58 @@ impl Manifest {
     }
 
     /// Takes a file: copy, sync, journal. Answers false when it changed meanwhile or vanished: look again later.
-    pub fn take(&mut self, file: &Found) -> Result<bool, Fault> {
+    pub fn take(&mut self, file: &Found, now: Time, format: Format) -> Result<bool, Fault> {
         let number = self.entries.last().map_or(1, |(n, _)| n + 1);
         let first = self.entries.last().map_or(0, |(_, e)| e.first + e.rows);
         let target = self.spool.join(spool_name(number));
-        let before = self.latest(&file.name).filter(|e| e.size <= file.size).cloned();
-        let Some(copied) = copy(file, before.as_ref(), &target)? else { return Ok(false) };
-        if let (Some(known), false) = (self.latest(&file.name), copied.appended) {
+        let grows = |e: &&Entry| e.size == file.size || (e.size < file.size && format.grows());
+        let before = self.latest(&file.name).filter(grows).cloned();
+        let Some(copied) = copy(file, before.as_ref(), &target, format)? else { return Ok(false) };
+        let (rows, refused) = match self.duplicate(file, &copied) {
+            Some(reason) => (1, Some(reason)),
+            None => match format.count(&target)? {
+                None => (copied.lines, None),
+                // Nothing was appended, as far as rows go.
+                Some(_) if copied.appended && copied.bytes == 0 => (0, None),
+                Some(Ok(rows)) => (rows, None),
+                Some(Err(why)) => (1, Some(format!("the file cannot be read: {why}"))),
+            },
+        };
+        if let Some(reason) = &refused {
+            tracing::warn!(file = %file.path.display(), reason, "a file is not read");
+        } else if let (Some(known), false) = (self.latest(&file.name), copied.appended) {
             tracing::warn!(file = %file.path.display(), known = %known.digest.short(), now = %copied.digest.short(),
                 "a file that was read before has other bytes now; it is read again as a whole");
         }
         self.faults.pass("ingest.journal")?;
+        let kept = rows > 0 && refused.is_none();
         let entry = Entry {
             name: file.name.clone(),
             size: file.size,
             modified: nanos(file.modified),
             digest: copied.digest,
             first,
-            rows: copied.rows,
-            released: copied.rows == 0,
+            rows,
+            released: rows == 0,
+            taken: Some(now),
+            refused,
         };
         self.put(number, entry)?;
+        if !kept {
+            remove(&target)?;
+        }
         self.faults.pass("ingest.journal")?;
         Ok(true)
+    }
+
+    /// Why a file that was read as a whole is no news, if it is none.
+    fn duplicate(&self, file: &Found, copied: &Copied) -> Option<String> {
+        if copied.appended || file.size == 0 {
+            return None;
+        }
+        let same = |e: &&Entry| e.size == file.size && e.digest == copied.digest;
+        let known = self.entries.iter().map(|(_, e)| e).find(same)?;
+        Some(format!("duplicate: its bytes are those of {}, which was taken before", known.name))
     }
 
     fn put(&mut self, number: u64, entry: Entry) -> Result<(), Fault> {
@@ -143,78 +183,7 @@ impl Manifest {
     }
 }
 
-struct Copied {
-    digest: Digest,
-    rows: u64,
-    appended: bool,
-}
-
-/// Copies a file, or only what was appended to it since `before`, and syncs the copy.
-fn copy(file: &Found, before: Option<&Entry>, target: &Path) -> Result<Option<Copied>, Fault> {
-    let mut from = match File::open(&file.path) {
-        Ok(from) => from,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(outside(&file.path, "the file cannot be opened", &e)),
-    };
-    let mut all = blake3::Hasher::new();
-    let mut start = 0;
-    if let Some(before) = before {
-        let mut head = (&mut from).take(before.size);
-        pump(&mut head, &mut all, None).map_err(|e| outside(&file.path, "the file cannot be read", &e))?;
-        if Digest(*all.finalize().as_bytes()) == before.digest {
-            start = before.size;
-        } else {
-            from = File::open(&file.path).map_err(|e| outside(&file.path, "the file cannot be opened", &e))?;
-            all = blake3::Hasher::new();
-        }
-    }
-    let mut to = File::create(target).map_err(|e| inside(target, "a copy cannot be made", &e))?;
-    let mut rest = (&mut from).take(file.size - start);
-    let mut counter = Counter { to: &mut to, lines: 0, open_line: false };
-    let copied =
-        pump(&mut rest, &mut all, Some(&mut counter)).map_err(|e| inside(target, "a copy cannot be written", &e))?;
-    let rows = counter.lines + u64::from(counter.open_line);
-    to.sync_all().map_err(|e| inside(target, "a copy cannot be synced", &e))?;
-    if let Some(folder) = target.parent() {
-        File::open(folder).and_then(|f| f.sync_all()).map_err(|e| inside(folder, "the spool cannot be synced", &e))?;
-    }
-    let same =
-        fs::metadata(&file.path).is_ok_and(|m| m.len() == file.size && m.modified().is_ok_and(|t| t == file.modified));
-    if !same || copied != file.size - start {
-        remove(target)?;
-        return Ok(None);
-    }
-    Ok(Some(Copied { digest: Digest(*all.finalize().as_bytes()), rows, appended: start > 0 }))
-}
-
-struct Counter<'a> {
-    to: &'a mut File,
-    lines: u64,
-    open_line: bool,
-}
-
-fn pump(from: &mut impl Read, all: &mut blake3::Hasher, mut to: Option<&mut Counter<'_>>) -> io::Result<u64> {
-    let mut buffer = vec![0; 1 << 16];
-    let mut total = 0;
-    loop {
-        let n = match from.read(&mut buffer) {
-            Ok(0) => return Ok(total),
-            Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(e),
-        };
-        let bytes = &buffer[..n];
-        all.update(bytes);
-        if let Some(counter) = &mut to {
-            counter.to.write_all(bytes)?;
-            counter.lines += bytes.iter().filter(|b| **b == b'\n').count() as u64;
-            counter.open_line = bytes.last() != Some(&b'\n');
-        }
-        total += n as u64;
-    }
-}
-
-fn remove(path: &Path) -> Result<(), Fault> {
+pub(super) fn remove(path: &Path) -> Result<(), Fault> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(inside(path, "a copy cannot be removed", &e)),
         _ => Ok(()),

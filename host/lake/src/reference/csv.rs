@@ -54,7 +54,7 @@ pub(super) fn read(
         }
         let mut row = Vec::with_capacity(columns.0.len());
         for (column, place) in columns.0.iter().zip(&header.places) {
-            match Cell::of_plain(column, cells.get(*place).map_or("", |c| c.as_ref())) {
+            match Cell::of_plain(column, cells.get(*place).cloned().unwrap_or_default()) {
                 Ok(cell) => row.push(cell),
                 Err(reason) => gather.bad(at, &reason),
             }

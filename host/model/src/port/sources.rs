@@ -40,6 +40,24 @@ pub enum Payload {
         /// Offset of each row, increasing.
         offsets: Vec<u64>,
     },
+    /// Records whose cells stand in the order of a header.
+    Delimited {
+        /// The header's line.
+        header: Bytes,
+        /// What is between two cells.
+        delimiter: u8,
+        /// The records, header not among them.
+        records: Vec<Record>,
+    },
+    /// Rows with the source's own columns, to be fitted to the stream's.
+    Columns {
+        /// The rows.
+        rows: RecordBatch,
+        /// Offset of each row, increasing.
+        offsets: Vec<u64>,
+    },
+    /// What the source itself found to be unusable.
+    Refused(Vec<DeadLetter>),
 }
 
 /// One bounded read of one partition.
@@ -49,6 +67,9 @@ pub struct Polled {
     pub range: OffsetRange,
     /// What they hold.
     pub payload: Payload,
+    /// When the source took them in: the same whenever these offsets are read. None where the source does not know, or
+    /// made the rows itself.
+    pub taken: Option<Time>,
 }
 
 /// How much one poll may bring. At least one record is brought when there is one, however large.
@@ -99,6 +120,8 @@ pub struct Decoded {
     pub offsets: Vec<u64>,
     /// The others.
     pub dead: Vec<DeadLetter>,
+    /// As [`Polled::taken`].
+    pub taken: Option<Time>,
 }
 
 /// A source with the decoder of its records.

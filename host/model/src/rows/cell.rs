@@ -37,14 +37,16 @@ pub enum Cell<'a> {
 impl<'a> Cell<'a> {
     /// What a text cell of a file without types says, as csv: everything is written as text, and an empty cell is null.
     /// Spaces around what is no text do not count. The error says what was expected.
-    pub fn of_plain(column: &Column, text: &'a str) -> Result<Self, String> {
+    pub fn of_plain(column: &Column, text: Cow<'a, str>) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self::Null);
         }
+        if matches!(column.ty, ColumnType::Text | ColumnType::Bytes) {
+            return Ok(Self::Text(text));
+        }
         let trimmed = text.trim_matches([' ', '\t']);
-        let shown = || wrong(column, Shown(text));
+        let shown = || wrong(column, Shown(&text));
         match column.ty {
-            ColumnType::Text | ColumnType::Bytes => Ok(Self::Text(Cow::Borrowed(text))),
             _ if trimmed.is_empty() => Ok(Self::Null),
             ColumnType::Boolean => match trimmed {
                 "true" | "TRUE" | "True" => Ok(Self::Boolean(true)),
@@ -58,9 +60,7 @@ impl<'a> Cell<'a> {
                 };
                 Self::of_number(column, number).map_err(|_| shown())
             }
-            ColumnType::Decimal { .. } | ColumnType::Timestamp | ColumnType::Date => {
-                Self::of_text(column, Cow::Borrowed(trimmed))
-            }
+            _ => Self::of_text(column, Cow::Owned(trimmed.to_owned())),
         }
     }
 

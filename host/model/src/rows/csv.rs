@@ -6,31 +6,56 @@
 
 use std::borrow::Cow;
 
+/// Follows the quotes of records, byte after byte.
+#[derive(Debug, Clone, Copy)]
+pub struct Quotes {
+    delimiter: u8,
+    /// Inside of a cell's quotes.
+    inside: bool,
+    /// At the first byte of a cell.
+    begins: bool,
+    /// In a cell that began with a quote.
+    quoted: bool,
+    last: u8,
+}
+
+impl Quotes {
+    /// At the start of a record.
+    pub fn new(delimiter: u8) -> Self {
+        Self { delimiter, inside: false, begins: true, quoted: false, last: 0 }
+    }
+
+    /// Goes over bytes up to the end of a record: how many they are, if it ends in them.
+    pub fn feed(&mut self, bytes: &[u8]) -> Option<usize> {
+        for (at, byte) in bytes.iter().enumerate() {
+            let last = std::mem::replace(&mut self.last, *byte);
+            match *byte {
+                b'"' if self.inside => self.inside = false,
+                b'"' if self.begins => (self.inside, self.quoted) = (true, true),
+                // A doubled quote closes and opens again, which comes to the same.
+                b'"' if self.quoted && last == b'"' => self.inside = true,
+                b'\n' if !self.inside => {
+                    *self = Self::new(self.delimiter);
+                    return Some(at + 1);
+                }
+                _ => {}
+            }
+            self.begins = !self.inside && *byte == self.delimiter;
+            self.quoted &= !self.begins;
+        }
+        None
+    }
+
+    /// Whether a quote is open.
+    pub fn is_open(&self) -> bool {
+        self.inside
+    }
+}
+
 /// Where the record that begins at the start of `bytes` ends: the bytes it takes, its line end included. None when a
 /// quote is open or no line end comes.
 pub fn record_end(bytes: &[u8], delimiter: u8) -> Option<usize> {
-    // Inside of a cell's quotes; at the first byte of a cell; in a cell that began with a quote.
-    let (mut inside, mut begins, mut quoted) = (false, true, false);
-    for (at, byte) in bytes.iter().enumerate() {
-        match *byte {
-            b'"' if inside => inside = false,
-            b'"' if begins => (inside, quoted) = (true, true),
-            // A doubled quote closes and opens again, which comes to the same.
-            b'"' if quoted && bytes[at - 1] == b'"' => inside = true,
-            b'\n' if !inside => return Some(at + 1),
-            _ => {}
-        }
-        begins = !inside && *byte == delimiter;
-        quoted &= !begins;
-    }
-    None
-}
-
-/// Whether a quote is open at the end of `record`.
-pub fn is_open(record: &[u8], delimiter: u8) -> bool {
-    let mut closed = record.to_vec();
-    closed.push(b'\n');
-    record_end(&closed, delimiter).is_none()
+    Quotes::new(delimiter).feed(bytes)
 }
 
 /// The cells of one record, without its line end. The error says what is wrong with it.
@@ -111,9 +136,13 @@ mod tests {
     #[test]
     fn a_quote_that_is_not_closed_is_noticed() {
         assert_eq!(record_end(b"a,\"b\nc,d\n", b','), None);
-        assert!(is_open(b"a,\"b", b','));
-        assert!(!is_open(b"a,b", b','));
-        assert!(!is_open(b"a,\"b\"\"\"", b','));
+        let is_open = |bytes: &[u8]| {
+            let mut quotes = Quotes::new(b',');
+            quotes.feed(bytes);
+            quotes.is_open()
+        };
+        assert!(is_open(b"a,\"b") && is_open(b"a,\"b\n") && is_open(b"a,\"b\"\""));
+        assert!(!is_open(b"a,b") && !is_open(b"a,\"b\"\"\"") && !is_open(b"a,\"b\n\"\n"));
         assert!(cells("a,\"b", b',').unwrap_err().starts_with("cell 2: a quote is opened"));
         assert!(cells("\"a\"b,c", b',').unwrap_err().starts_with("cell 1: text after the closing quote"));
     }

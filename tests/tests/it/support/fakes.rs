@@ -84,7 +84,7 @@ impl Source for Counting {
             RecordBatch::try_new(counting_stream().schema(), vec![Arc::new(at.with_timezone("UTC")), Arc::new(value)])
                 .unwrap();
         self.at = to;
-        Ok(Some(Polled { range, payload: Payload::Rows { rows, offsets } }))
+        Ok(Some(Polled { range, payload: Payload::Rows { rows, offsets }, taken: None }))
     }
     fn at_end(&self) -> bool {
         self.end
@@ -99,8 +99,10 @@ pub struct AsIs;
 impl Decode for AsIs {
     fn decode(&self, polled: Polled) -> Result<Decoded, Fault> {
         match polled.payload {
-            Payload::Rows { rows, offsets } => Ok(Decoded { range: polled.range, rows, offsets, dead: Vec::new() }),
-            Payload::Records(_) => Err(Fault::internal("this source makes rows")),
+            Payload::Rows { rows, offsets } => {
+                Ok(Decoded { range: polled.range, rows, offsets, dead: Vec::new(), taken: polled.taken })
+            }
+            _ => Err(Fault::internal("this source makes rows")),
         }
     }
 }
