@@ -6,6 +6,7 @@
 pub mod decode;
 pub mod files;
 pub mod generate;
+pub mod notify;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;

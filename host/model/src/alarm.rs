@@ -79,6 +79,16 @@ pub enum AlarmStatus {
     Cleared,
 }
 
+impl std::fmt::Display for AlarmStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Stale => "stale",
+            Self::Cleared => "cleared",
+        })
+    }
+}
+
 /// The current state of one alarm. Its identity is (scenario, name, key).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AlarmState {

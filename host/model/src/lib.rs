@@ -12,6 +12,7 @@ pub mod fault;
 pub mod faultpoint;
 pub mod id;
 pub mod limits;
+pub mod notify;
 pub mod port;
 pub mod rows;
 pub mod ruleset;

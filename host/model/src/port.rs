@@ -4,6 +4,7 @@ mod ask;
 mod detect;
 mod lake;
 mod ledger;
+mod notify;
 mod sources;
 mod store;
 
@@ -11,5 +12,6 @@ pub use ask::*;
 pub use detect::*;
 pub use lake::*;
 pub use ledger::*;
+pub use notify::*;
 pub use sources::*;
 pub use store::*;

@@ -17,6 +17,7 @@ use crate::duration::Span;
 use crate::fault::Problem;
 use crate::id::{Digest, Name, ScenarioId};
 use crate::limits::{Limits, LimitsPatch};
+use crate::notify::NotifyDef;
 use crate::stream::{Columns, StreamDef};
 
 /// `tenant.toml`: what an operator grants a tenant.
@@ -38,6 +39,12 @@ pub struct Grants {
     /// `native`: function nodes in module form are allowed; they have a network client that cannot be switched off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<FunctionGrant>,
+    /// Where webhooks may post to: prefixes of URLs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<String>,
+    /// Variables of the host's environment that headers of webhooks may hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
 }
 
 /// Where function nodes may run.
@@ -98,6 +105,9 @@ pub struct Manifest {
     /// Reference tables, which queries read under these names beside streams and table parameters.
     #[serde(default)]
     pub tables: BTreeMap<Name, TableDef>,
+    /// Who is told of changes of alarms, by name.
+    #[serde(default)]
+    pub notify: BTreeMap<Name, NotifyDef>,
 }
 
 fn default_attempts() -> u32 {

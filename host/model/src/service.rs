@@ -121,6 +121,9 @@ pub struct SinkStatus {
     pub behind: u64,
     /// Why it does not move, if it does not.
     pub fault: Option<Fault>,
+    /// Of a notification sink: what became dead letters since the host was started.
+    #[serde(default)]
+    pub dead_letters: u64,
 }
 
 /// One stream.

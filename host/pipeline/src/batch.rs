@@ -15,6 +15,7 @@ use weir_model::{BatchId, Digest, Fault, FaultPoints, Name, Offsets, RunKey};
 use crate::ask::Ask;
 use crate::decide::{alarms, tick::Due};
 use crate::engines::Engines;
+use crate::notices;
 use crate::output;
 use crate::stream::Stream;
 
@@ -99,6 +100,7 @@ pub fn execute(
         }
     }
     outputs.extend(output::of_events(&plan, &changes.events).map_err(failure)?);
+    outputs.extend(notices::of_events(&plan, manifest, &changes.events).map_err(failure)?);
     outputs.extend(output::of_rejects(&plan, &detection.rejects).map_err(failure)?);
     let mut state = ask.state_writes();
     state.extend(alarm_writes(changes.states).map_err(failure)?);
@@ -114,8 +116,10 @@ pub fn execute(
 /// that were open turn stale, because nobody judged them.
 pub fn failed(plan: Plan, prepared: &Prepared, fault: Fault, current: &alarms::Current) -> Result<Commit, Fault> {
     let changes = alarms::apply(current, &[], judgement(&plan, prepared, false))?;
+    let mut outputs: Vec<_> = output::of_events(&plan, &changes.events)?.into_iter().collect();
+    outputs.extend(notices::of_events(&plan, &prepared.ruleset.manifest, &changes.events)?);
     Ok(Commit {
-        outputs: output::of_events(&plan, &changes.events)?.into_iter().collect(),
+        outputs,
         plan,
         outcome: Outcome::Failed(fault),
         state: alarm_writes(changes.states)?,

@@ -1,8 +1,10 @@
-//! Step 5: a sink drains committed outputs in order, with its own cursor, idempotent by (sink id, N).
+//! Step 5: a sink drains committed outputs in order, with its own cursor, idempotent by (sink id, N). This one appends them
+//! to a table; [`crate::sink`] says which others there are.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_schema::SchemaRef;
 use weir_model::batch::{PendingOutput, SinkCursor, Stage};
 use weir_model::port::{Append, Table};
 use weir_model::{BatchId, Fault, FaultKind, Name, SinkId};
@@ -16,8 +18,7 @@ pub struct Drain {
     max_bytes: usize,
     gate: Mutex<()>,
     fault: Mutex<Option<Fault>>,
-    /// Tables whose identity and position were compared with the cursor since this sink was opened.
-    checked: Mutex<BTreeMap<Name, Arc<dyn Table>>>,
+    checked: Checked,
 }
 
 /// What one call drained.
@@ -32,7 +33,7 @@ pub enum Drained {
 impl Drain {
     /// Opens a sink. `max_bytes` bounds what is put into one transaction.
     pub fn new(sink: SinkId, max_bytes: usize) -> Self {
-        Self { sink, max_bytes, gate: Mutex::new(()), fault: Mutex::new(None), checked: Mutex::new(BTreeMap::new()) }
+        Self { sink, max_bytes, gate: Mutex::new(()), fault: Mutex::new(None), checked: Checked::default() }
     }
 
     /// Drains once: the outputs that wait, bounded in bytes, to one table in one transaction. Blocks.
@@ -41,7 +42,7 @@ impl Drain {
         let result = self.drain_inner(engines).map_err(|f| f.at(Stage::Sink));
         if result.is_err() {
             // After an error nothing is known: compare again before the next append.
-            self.checked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.checked.forget();
         }
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = result.as_ref().err().cloned();
         result
@@ -60,8 +61,9 @@ impl Drain {
         let Some(last) = batch.last().map(|o| o.batch) else {
             return Ok(Drained::Nothing);
         };
-        let app = self.app(engines)?;
-        let table = self.table(engines, &table_name, &batch[0], cursor.as_ref(), &app)?;
+        let app = app(engines, &self.sink)?;
+        let schema = batch[0].rows.schema();
+        let table = self.checked.table(engines, &self.sink, &table_name, schema, cursor.as_ref(), &app)?;
         engines.faults.pass("sink.before-append")?;
         let items = batch
             .into_iter()
@@ -75,41 +77,52 @@ impl Drain {
         Ok(Drained::To(last))
     }
 
+    /// Why the last drain failed, if it did.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Who appends: ledger, scenario and sink with all incarnations, so that a restored backup or a re-created scenario is
+/// not taken for this one.
+pub(crate) fn app(engines: &Engines, sink: &SinkId) -> Result<String, Fault> {
+    let scenario = engines.ledger.scenario(&sink.key.scenario)?;
+    Ok(format!("{}/{scenario}/{sink}", engines.ledger.incarnation()))
+}
+
+/// Tables whose identity and position were compared with a sink's cursor since it was opened.
+#[derive(Default)]
+pub(crate) struct Checked(Mutex<BTreeMap<Name, Arc<dyn Table>>>);
+
+impl Checked {
     /// The table, compared with the cursor when it is used for the first time or after an error.
-    fn table(
+    pub fn table(
         &self,
         engines: &Engines,
+        sink: &SinkId,
         name: &Name,
-        output: &PendingOutput,
+        schema: SchemaRef,
         cursor: Option<&SinkCursor>,
         app: &str,
     ) -> Result<Arc<dyn Table>, Fault> {
         let runtime = &engines.runtime;
-        let tenant = &self.sink.key.scenario.tenant;
-        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Asking the lake each time keeps the schema wide enough; it is cheap when nothing changed.
-        let table = runtime.block_on(engines.lake.table(tenant, name, output.rows.schema()))?;
+        let table = runtime.block_on(engines.lake.table(&sink.key.scenario.tenant, name, schema))?;
         if checked.contains_key(name) {
             return Ok(table);
         }
         let found = runtime.block_on(table.id())?;
         let held = runtime.block_on(table.held(app))?;
-        let head = engines.ledger.head(&self.sink.key)?.map_or(0, |h| i64::try_from(h.plan.id.0).unwrap_or(i64::MAX));
-        mismatch(&self.sink, name, cursor, &found, held, head)?;
+        let head = engines.ledger.head(&sink.key)?.map_or(0, |h| i64::try_from(h.plan.id.0).unwrap_or(i64::MAX));
+        mismatch(sink, name, cursor, &found, held, head)?;
         checked.insert(name.clone(), table.clone());
         Ok(table)
     }
 
-    /// Who appends: ledger, scenario and sink with all incarnations, so that a restored backup or a re-created scenario is
-    /// not taken for this one.
-    fn app(&self, engines: &Engines) -> Result<String, Fault> {
-        let scenario = engines.ledger.scenario(&self.sink.key.scenario)?;
-        Ok(format!("{}/{scenario}/{}", engines.ledger.incarnation(), self.sink))
-    }
-
-    /// Why the last drain failed, if it did.
-    pub fn fault(&self) -> Option<Fault> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// After an error nothing is known: compare again before the next change.
+    pub fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_model::port::{AdHoc, History, Lake, Ledger, RuleStore, Sources};
+use weir_model::port::{AdHoc, History, Lake, Ledger, Notifiers, RuleStore, Sources};
 use weir_model::{Clock, FaultPoints};
 
 /// Everything that a pipeline asks. Cheap to clone.
@@ -19,4 +19,5 @@ pub struct Engines {
     pub faults: Arc<dyn FaultPoints>,
     /// Where async ports are driven from blocking threads.
     pub runtime: tokio::runtime::Handle,
+    pub notifiers: Arc<dyn Notifiers>,
 }

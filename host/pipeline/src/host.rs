@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use weir_model::batch::ALARMS;
 use weir_model::port::{PollLimit, Prepared};
 use weir_model::service::TableStatus;
 use weir_model::{Fault, FaultKind, Name, RunId, RunKey, ScenarioId, SinkId, Span, StreamId};
 
 use crate::batch::Streams;
-use crate::drain::{Drain, Drained};
+use crate::drain::Drained;
 use crate::engines::Engines;
 use crate::scenario::{Scenario, Step};
+use crate::sink::Sink;
 use crate::stream::{Ingested, Stream};
 use crate::upkeep::Keeping;
 
@@ -85,7 +87,7 @@ pub(crate) struct Parts {
     pub streams: BTreeMap<StreamId, Arc<Stream>>,
     pub stream_faults: BTreeMap<StreamId, Fault>,
     pub scenarios: BTreeMap<ScenarioId, Arc<Scenario>>,
-    pub sinks: BTreeMap<SinkId, Arc<Drain>>,
+    pub sinks: BTreeMap<SinkId, Arc<Sink>>,
     /// Whether the sinks that the ledger knows from before were added.
     pub ledger_sinks: bool,
 }
@@ -134,6 +136,12 @@ impl Host {
         if !self.parts().ledger_sinks {
             for (sink, _, _) in self.engines.ledger.sinks()? {
                 self.add_sink(sink);
+            }
+            // A host that ended before this sink's first drain left no cursor of it.
+            for id in self.engines.ledger.scenarios()? {
+                if !self.engines.ledger.alarms(&id)?.is_empty() {
+                    self.add_sink(alarms_sink(&id)?);
+                }
             }
             self.parts().ledger_sinks = true;
         }
@@ -194,6 +202,9 @@ impl Host {
             for output in &record.outputs {
                 self.add_sink(SinkId { key: RunKey::live(id.clone()), output: output.output.clone() });
             }
+            if !record.events.is_empty() {
+                self.add_sink(alarms_sink(id)?);
+            }
             self.note_commit();
         }
         Ok(step)
@@ -246,9 +257,11 @@ impl Host {
 
     /// Drains a sink until nothing waits. Blocks.
     pub fn drain(&self, sink: &SinkId) -> Result<(), Fault> {
-        self.room()?;
-        let drain = self.parts().sinks.get(sink).cloned();
-        let Some(drain) = drain else { return Ok(()) };
+        let Some(drain) = self.sink(sink) else { return Ok(()) };
+        // Whoever is told needs no room here; a full disk is what they should hear of.
+        if !matches!(*drain, Sink::Notify(_)) {
+            self.room()?;
+        }
         while drain.drain(&self.engines)? != Drained::Nothing {}
         Ok(())
     }
@@ -294,12 +307,25 @@ impl Host {
 
     /// Flushes all streams and drains all sinks, as far as they can. Blocks.
     pub fn settle(&self) -> Result<Vec<Fault>, Fault> {
+        let mut faults = self.settle_tables()?;
+        for id in self.sink_ids() {
+            if self.sink(&id).is_some_and(|s| matches!(*s, Sink::Notify(_))) {
+                keep(self.drain(&id), &mut faults)?;
+            }
+        }
+        Ok(faults)
+    }
+
+    /// Flushes all streams and drains the sinks that are tables, as far as they can. Blocks.
+    pub fn settle_tables(&self) -> Result<Vec<Fault>, Fault> {
         let mut faults = Vec::new();
         for id in self.stream_ids() {
             keep(self.flush(&id).unwrap_or(Ok(())), &mut faults)?;
         }
-        for sink in self.sink_ids() {
-            keep(self.drain(&sink), &mut faults)?;
+        for id in self.sink_ids() {
+            if self.sink(&id).is_some_and(|s| !matches!(*s, Sink::Notify(_))) {
+                keep(self.drain(&id), &mut faults)?;
+            }
         }
         Ok(faults)
     }
@@ -315,7 +341,7 @@ impl Host {
             return;
         }
         let bytes = self.pace.sink_bytes;
-        self.parts().sinks.entry(sink.clone()).or_insert_with(|| Arc::new(Drain::new(sink, bytes)));
+        self.parts().sinks.entry(sink.clone()).or_insert_with(|| Arc::new(Sink::new(sink, bytes)));
     }
 
     fn note_commit(&self) {
@@ -337,6 +363,10 @@ impl Host {
     pub fn scenario_ids(&self) -> Vec<ScenarioId> {
         self.parts().scenarios.keys().cloned().collect()
     }
+    /// A sink by id.
+    pub fn sink(&self, id: &SinkId) -> Option<Arc<Sink>> {
+        self.parts().sinks.get(id).cloned()
+    }
     /// Sinks that were seen.
     pub fn sink_ids(&self) -> Vec<SinkId> {
         self.parts().sinks.keys().cloned().collect()
@@ -353,6 +383,11 @@ impl Host {
     pub(crate) fn parts(&self) -> MutexGuard<'_, Parts> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The sink that keeps a scenario's current alarms in their table.
+pub(crate) fn alarms_sink(id: &ScenarioId) -> Result<SinkId, Fault> {
+    Ok(SinkId { key: RunKey::live(id.clone()), output: Name::new(ALARMS).map_err(Fault::internal)? })
 }
 
 /// Keeps a fault and goes on, unless the host ends there.

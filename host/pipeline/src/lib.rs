@@ -5,7 +5,8 @@
 //! batch.rs     plan -> query -> detect -> commit, for every run
 //! ask.rs       what a plugin asks during a batch
 //! scenario.rs  the live run: ticks, attempts, failures
-//! drain.rs     committed outputs -> sinks
+//! drain.rs     committed outputs -> tables
+//! sink.rs      which sinks there are; alarm_table.rs is the one of current alarms, notify.rs tells people
 //! side.rs      one batch for a fixed time, writing nothing
 //! backfill.rs  the batches of a past period, as a run of their own
 //! import.rs    rows into bronze from outside of a source
@@ -15,6 +16,7 @@
 //! ```
 
 pub mod admit;
+pub mod alarm_table;
 pub mod ask;
 pub mod backfill;
 pub mod batch;
@@ -24,10 +26,13 @@ pub mod engines;
 pub mod host;
 pub mod import;
 pub mod loops;
+pub mod notices;
+pub mod notify;
 pub mod output;
 pub mod scenario;
 pub mod service;
 pub mod side;
+pub mod sink;
 pub mod stream;
 pub mod upkeep;
 pub mod window;

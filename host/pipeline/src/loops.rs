@@ -10,7 +10,9 @@ use tokio::task::JoinSet;
 use weir_model::{Fault, FaultKind, ScenarioId, SinkId, StreamId, Time};
 
 use crate::host::{Host, backoff};
+use crate::notify::{Next, Notify};
 use crate::scenario::Step;
+use crate::sink::Sink;
 
 /// How often the ledger is asked to drop what retention no longer asks for.
 const RETAIN_EVERY: Duration = Duration::from_secs(600);
@@ -89,7 +91,8 @@ pub async fn run(host: Arc<Host>) {
         }
     }
     while tasks.join_next().await.is_some() {}
-    match pool.work(Host::settle).await {
+    // People are told by the next host: they may be slow to listen, and this one is asked to end.
+    match pool.work(Host::settle_tables).await {
         Some(Ok(faults)) => faults.iter().for_each(|f| tracing::warn!("while stopping: {f}")),
         Some(Err(fault)) => tracing::warn!("while stopping: {fault}"),
         None => {}
@@ -119,7 +122,10 @@ impl Started {
         }
         for id in pool.host.sink_ids() {
             if self.sinks.insert(id.clone()) {
-                tasks.spawn(drain(pool.clone(), id));
+                match pool.host.sink(&id) {
+                    Some(sink) if matches!(*sink, Sink::Notify(_)) => tasks.spawn(notify(pool.clone(), id)),
+                    _ => tasks.spawn(drain(pool.clone(), id)),
+                };
             }
         }
     }
@@ -259,6 +265,59 @@ async fn drain(pool: Arc<Pool>, id: SinkId) {
         }
         if pool.stopping() {
             return;
+        }
+    }
+}
+
+/// Work of a notification sink; none when it was forgotten.
+async fn on_notify<T: Send + 'static>(
+    pool: &Pool,
+    id: &SinkId,
+    f: impl FnOnce(&Notify, &Host) -> T + Send + 'static,
+) -> Option<T> {
+    let id = id.clone();
+    let done = pool.work(move |host| match &*host.sink(&id)? {
+        Sink::Notify(sink) => Some(f(sink, host)),
+        Sink::Rows(_) | Sink::Alarms(_) => None,
+    });
+    done.await.flatten()
+}
+
+/// A message under way takes nobody's place: not one of the pool, and not that of another sink.
+async fn notify(pool: Arc<Pool>, id: SinkId) {
+    let mut committed = pool.host.committed.subscribe();
+    let mut stop = pool.host.stop.subscribe();
+    let mut failures = 0;
+    while !pool.stopping() {
+        committed.borrow_and_update();
+        let wait = match on_notify(&pool, &id, |sink, host| sink.next(&host.engines)).await {
+            Some(Ok(Next::Send(notifier, message))) => {
+                let delivery = tokio::select! {
+                    delivery = notifier.send(&message) => delivery,
+                    _ = stop.wait_for(|s| *s) => return,
+                };
+                on_notify(&pool, &id, move |sink, host| sink.finish(&host.engines, delivery)).await
+            }
+            Some(Ok(Next::Nothing)) | None => {
+                failures = 0;
+                tokio::select! {
+                    _ = committed.changed() => {}
+                    _ = stop.wait_for(|s| *s) => {}
+                }
+                continue;
+            }
+            Some(Err(fault)) => Some(Err(fault)),
+        };
+        match wait {
+            Some(Ok(None)) | None => failures = 0,
+            Some(Ok(Some(wait))) => pool.sleep(wait).await,
+            Some(Err(fault)) => {
+                if failures == 0 {
+                    tracing::warn!(sink = %id, whose = ?fault.whose, "sink: {fault}");
+                }
+                failures += 1;
+                pool.sleep(backoff(failures).get()).await;
+            }
         }
     }
 }

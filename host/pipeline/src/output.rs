@@ -7,7 +7,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde_json::{Map, Value, json};
-use weir_model::alarm::AlarmEvent;
+use weir_model::alarm::{AlarmEvent, AlarmState};
 use weir_model::batch::{ALARM_EVENTS, BATCH_ID, BATCH_TIME, DEAD_LETTERS, Output, Plan, RULESET, SCENARIO, alarm_key};
 use weir_model::columns::{ColumnType, output_schema, timestamp_type};
 use weir_model::port::Reject;
@@ -76,7 +76,7 @@ pub fn of_events(plan: &Plan, events: &[AlarmEvent]) -> Result<Option<Output>, F
     let before: StringArray = events.iter().map(|e| e.before.map(|s| s.to_string())).collect();
     let columns: Vec<(&str, DataType, bool, ArrayRef)> = vec![
         ("time", timestamp_type(), false, time(&|e| e.time)),
-        ("alarm_id", DataType::Utf8, false, text(&alarm_id)),
+        ("alarm_id", DataType::Utf8, false, text(&|e| alarm_id(&e.alarm))),
         ("alarm", DataType::Utf8, false, text(&|e| e.alarm.name.to_string())),
         ("key", DataType::Utf8, false, text(&|e| key_json(&e.alarm.key_names, &e.alarm.key).to_string())),
         ("change", DataType::Utf8, false, text(&|e| e.change.to_string())),
@@ -98,6 +98,35 @@ pub fn of_events(plan: &Plan, events: &[AlarmEvent]) -> Result<Option<Output>, F
     Ok(Some(Output { output: name.clone(), table: name, rows: stamped(plan, &batch_of(columns)?)? }))
 }
 
+/// Current alarms as rows of the table `alarms`. The host's columns tell of the latest batch that raised each.
+pub fn of_alarms(alarms: &[AlarmState]) -> Result<RecordBatch, Fault> {
+    let text = |f: &dyn Fn(&AlarmState) -> String| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(alarms.iter().map(f)))
+    };
+    let time = |f: &dyn Fn(&AlarmState) -> Time| -> ArrayRef { times(alarms.iter().map(f)) };
+    let number = |f: &dyn Fn(&AlarmState) -> u64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(alarms.iter().map(|a| signed(f(a)))))
+    };
+    let cleared: TimestampMicrosecondArray = alarms.iter().map(|a| a.cleared_at.map(Time::micros)).collect();
+    batch_of(vec![
+        ("alarm_id", DataType::Utf8, false, text(&alarm_id)),
+        ("alarm", DataType::Utf8, false, text(&|a| a.name.to_string())),
+        ("key", DataType::Utf8, false, text(&|a| key_json(&a.key_names, &a.key).to_string())),
+        ("status", DataType::Utf8, false, text(&|a| a.status.to_string())),
+        ("severity", DataType::Utf8, false, text(&|a| a.severity.to_string())),
+        ("message", DataType::Utf8, false, text(&|a| a.message.clone())),
+        ("fields", DataType::Utf8, false, text(&|a| fields_json(&a.fields).to_string())),
+        ("opened_at", timestamp_type(), false, time(&|a| a.opened_at)),
+        ("last_seen", timestamp_type(), false, time(&|a| a.last_seen)),
+        ("cleared_at", timestamp_type(), true, Arc::new(cleared.with_timezone("UTC"))),
+        ("count", DataType::Int64, false, number(&|a| a.count)),
+        (BATCH_TIME, timestamp_type(), false, time(&|a| a.last_seen)),
+        (BATCH_ID, DataType::Int64, false, number(&|a| a.batch.0)),
+        (SCENARIO, DataType::Utf8, false, text(&|a| a.scenario.to_string())),
+        (RULESET, DataType::Utf8, false, text(&|a| a.ruleset.to_string())),
+    ])
+}
+
 /// Rows that the plugin put aside, as dead letters; none when there are none.
 pub fn of_rejects(plan: &Plan, rejects: &[Reject]) -> Result<Option<Output>, Fault> {
     if rejects.is_empty() {
@@ -116,14 +145,15 @@ pub fn of_rejects(plan: &Plan, rejects: &[Reject]) -> Result<Option<Output>, Fau
     Ok(Some(Output { output: name.clone(), table: name, rows: letters_batch(letters)? }))
 }
 
-struct Letter<'a> {
-    origin: String,
-    source: &'a str,
-    partition: u32,
-    offset: u64,
-    time: Option<Time>,
-    reason: &'a str,
-    raw: &'a str,
+/// A row of `dead_letters`.
+pub(crate) struct Letter<'a> {
+    pub origin: String,
+    pub source: &'a str,
+    pub partition: u32,
+    pub offset: u64,
+    pub time: Option<Time>,
+    pub reason: &'a str,
+    pub raw: &'a str,
 }
 
 /// The schema of the table `dead_letters`: whose row (`origin`: a stream or a scenario), where it stood (`source`: the
@@ -153,7 +183,7 @@ pub fn dead_letters_of_stream(id: &StreamId, letters: &[DeadLetter]) -> Result<R
     }))
 }
 
-fn letters_batch<'a>(letters: impl Iterator<Item = Letter<'a>>) -> Result<RecordBatch, Fault> {
+pub(crate) fn letters_batch<'a>(letters: impl Iterator<Item = Letter<'a>>) -> Result<RecordBatch, Fault> {
     let letters: Vec<Letter<'a>> = letters.collect();
     let text = |f: &dyn Fn(&Letter<'a>) -> String| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(letters.iter().map(f)))
@@ -224,9 +254,9 @@ fn signed(v: u64) -> i64 {
 }
 
 /// A short identity of an alarm: of scenario, type and key. The same in every batch.
-pub fn alarm_id(event: &AlarmEvent) -> String {
-    let scenario = event.alarm.scenario.to_string();
-    let key = alarm_key(event.alarm.name.as_str(), &event.alarm.key);
+pub fn alarm_id(alarm: &AlarmState) -> String {
+    let scenario = alarm.scenario.to_string();
+    let key = alarm_key(alarm.name.as_str(), &alarm.key);
     Digest::of_parts([scenario.as_bytes(), &key]).short()
 }
 

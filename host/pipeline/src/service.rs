@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema};
 use weir_model::alarm::{AlarmState, AlarmStatus};
-use weir_model::batch::BatchRecord;
+use weir_model::batch::{ALARMS, BatchRecord, SinkCursor};
 use weir_model::columns::timestamp_type;
 use weir_model::port::{Prepared, ScenarioView, ViewTable};
 use weir_model::service::{
-    BackfillAsk, BackfillProgress, Events, FileStatus, HistoryEntry, PluginStatus, Readiness, Rows, ScenarioState,
-    ScenarioStatus, Service, SideReport, SinkStatus, Status, StreamStatus,
+    BackfillAsk, BackfillProgress, BatchStatus, Events, FileStatus, HistoryEntry, PluginStatus, Readiness, Rows,
+    ScenarioState, ScenarioStatus, Service, SideReport, SinkStatus, Status, StreamStatus,
 };
-use weir_model::{BatchId, Digest, Fault, FaultKind, Name, Offsets, RunKey, ScenarioId, Time};
+use weir_model::{BatchId, Digest, Fault, FaultKind, Name, Offsets, RunKey, ScenarioId, SinkId, Time};
 
+use crate::alarm_table::AlarmTable;
 use crate::backfill;
-use crate::host::Host;
+use crate::host::{Host, alarms_sink};
 use crate::output;
 use crate::scenario::{Scenario, Shown};
 use crate::side;
@@ -32,19 +33,7 @@ impl Service for Host {
         let mut scenarios = Vec::new();
         for view in views {
             let mut status = self.scenario_status(&view)?;
-            for (sink, cursor, behind) in sinks.iter().filter(|(s, _, _)| s.key == RunKey::live(view.id.clone())) {
-                status.sinks.push(SinkStatus {
-                    sink: sink.output.clone(),
-                    drained_to: cursor.as_ref().map(|c| c.drained_to),
-                    behind: *behind,
-                    fault: self
-                        .parts()
-                        .sinks
-                        .get(sink)
-                        .and_then(|d| d.fault())
-                        .or_else(|| full.clone().filter(|_| *behind > 0)),
-                });
-            }
+            status.sinks = self.sink_status(&view.id, &sinks, status.last_batch.as_ref(), full.as_ref());
             scenarios.push(status);
         }
         let mut streams = Vec::new();
@@ -190,8 +179,10 @@ impl Service for Host {
             return Err(Fault::tenant(FaultKind::Config, format_args!("scenario {id} is still in the rule store"))
                 .fix("remove its folder first; forgetting erases its batches, state and alarms for good"));
         }
-        self.parts().sinks.retain(|sink, _| sink.key.scenario != *id);
         self.parts().scenarios.remove(id);
+        self.parts().sinks.retain(|sink, _| sink.key.scenario != *id);
+        // First the rows: what the ledger does not know any more, nobody takes out of the table.
+        AlarmTable::new(alarms_sink(id)?).forget(&self.engines)?;
         self.engines.ledger.forget(id)?;
         self.engines.history.forget(id)
     }
@@ -264,6 +255,37 @@ impl Host {
         })
     }
 
+    /// The live sinks of a scenario: those that the ledger knows, and those that have not drained anything yet.
+    fn sink_status(
+        &self,
+        id: &ScenarioId,
+        known: &[(SinkId, Option<SinkCursor>, u64)],
+        last: Option<&BatchStatus>,
+        full: Option<&Fault>,
+    ) -> Vec<SinkStatus> {
+        let live = RunKey::live(id.clone());
+        let kept = known.iter().filter(|(s, _, _)| s.key == live);
+        let mut sinks: BTreeMap<SinkId, (Option<BatchId>, u64)> =
+            kept.map(|(s, cursor, behind)| (s.clone(), (cursor.as_ref().map(|c| c.drained_to), *behind))).collect();
+        let parts = self.parts();
+        for sink in parts.sinks.keys().filter(|s| s.key == live) {
+            sinks.entry(sink.clone()).or_default();
+        }
+        let status = |(sink, (drained_to, behind)): (SinkId, (Option<BatchId>, u64))| {
+            // The alarms have no outputs: they are behind by the batches since they were written.
+            let batches = last.map_or(0, |b| b.id.0).saturating_sub(drained_to.map_or(0, |n| n.0));
+            let behind = if sink.output.as_str() == ALARMS { batches } else { behind };
+            SinkStatus {
+                fault: parts.sinks.get(&sink).and_then(|s| s.fault()).or_else(|| full.cloned().filter(|_| behind > 0)),
+                dead_letters: parts.sinks.get(&sink).map_or(0, |s| s.dead_letters()),
+                sink: sink.output,
+                drained_to,
+                behind,
+            }
+        };
+        sinks.into_iter().map(status).collect()
+    }
+
     fn page(&self, after: &BTreeMap<String, BatchId>, limit: usize) -> Result<Events, Fault> {
         let mut out = Events { events: Vec::new(), next: after.clone() };
         for id in self.engines.ledger.scenarios()? {
@@ -328,7 +350,7 @@ fn current_alarms(alarms: &[AlarmState]) -> Result<ViewTable, Fault> {
         ("scenario", DataType::Utf8, text(&|a| a.scenario.to_string())),
         ("alarm", DataType::Utf8, text(&|a| a.name.to_string())),
         ("key", DataType::Utf8, text(&|a| output::key_json(&a.key_names, &a.key).to_string())),
-        ("status", DataType::Utf8, text(&|a| format!("{:?}", a.status).to_lowercase())),
+        ("status", DataType::Utf8, text(&|a| a.status.to_string())),
         ("severity", DataType::Utf8, text(&|a| a.severity.to_string())),
         ("message", DataType::Utf8, text(&|a| a.message.clone())),
         ("fields", DataType::Utf8, text(&|a| output::fields_json(&a.fields).to_string())),

@@ -12,6 +12,7 @@ use weir_model::ruleset::{FileEntry, Manifest, QueryDef, TenantConfig, Trigger};
 use weir_model::stream::{Columns, FileFormat, SourceDef, StreamDef};
 use weir_model::{Limits, Name, Problem, batch};
 
+use crate::check_notify;
 use crate::near::nearest;
 
 mod tables;
@@ -21,7 +22,7 @@ const SHORTEST_TRIGGER: Duration = Duration::from_millis(100);
 /// The shortest time between two ticks of a `generate` source: each tick is a query.
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 /// Tables that the host itself writes.
-const HOST_TABLES: [&str; 2] = [batch::ALARM_EVENTS, batch::DEAD_LETTERS];
+const HOST_TABLES: [&str; 3] = [batch::ALARM_EVENTS, batch::ALARMS, batch::DEAD_LETTERS];
 const MANIFEST: &str = "scenario.toml";
 
 /// Whether a file's path stays inside the folder it is relative to.
@@ -59,7 +60,9 @@ pub(crate) fn limits(file: &str, patch: &LimitsPatch, base: &Limits) -> (Limits,
 
 /// Checks `tenant.toml`.
 pub(crate) fn tenant(file: &str, config: &TenantConfig, host: &Limits) -> Vec<Problem> {
-    limits(file, &config.limits, host).1
+    let mut out = limits(file, &config.limits, host).1;
+    out.extend(check_notify::grants(file, &config.grants));
+    out
 }
 
 /// Checks a stream's definition.

@@ -5,6 +5,7 @@
 //! it means; `look` carries that out; `store` has it admitted and publishes it; `history` keeps it.
 
 mod check;
+mod check_notify;
 mod decide;
 mod history;
 mod load;

@@ -10,6 +10,7 @@ use weir_model::stream::StreamDef;
 use weir_model::{Digest, Limits, Name, Problem, Ruleset, ScenarioId};
 
 use crate::check::{self, Around};
+use crate::check_notify;
 use crate::toml_file::{self, Read};
 use crate::tree::{Entry, Folder, Tenant, stamp};
 
@@ -266,6 +267,8 @@ pub(crate) fn assemble(
     let base = config.as_ref().map_or_else(|| host.clone(), |c| check::limits(TENANT, &c.limits, host).0);
     let manifest = checked(read, &mut problems, |m| {
         let mut out = check::manifest(m, &around);
+        // Without the tenant's grants nothing can be said; what is wrong with its file is said already.
+        out.extend(config.as_ref().map(|c| check_notify::sinks(m, c)).unwrap_or_default());
         out.extend(check::limits(MANIFEST, &m.limits, &base).1);
         out
     });

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use weir_connectors::Connectors;
+use weir_connectors::notify::Tellers;
 use weir_jdm::{Jdm, JdmConfig};
 use weir_lake::{LakeConfig, WeirLake};
 use weir_ledger::{FjallLedger, LedgerConfig};
@@ -83,6 +84,7 @@ pub fn build(
         Arc::new(move |sql, schema, file| rows.row_maker(sql, schema, file)),
         faults.clone(),
     );
+    let notifiers = Tellers::new(data.join("notify"), Arc::new(|name| std::env::var(name).ok()), clock.clone());
     let engines = Engines {
         ledger: ledger.clone(),
         lake: lake.clone(),
@@ -93,6 +95,7 @@ pub fn build(
         clock,
         faults,
         runtime,
+        notifiers,
     };
     Ok(Built { engines, ledger, lake, store: rulesets })
 }

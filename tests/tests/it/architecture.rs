@@ -5,12 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The one crate that may name an engine. Everybody else uses what the owner offers.
-const OWNERS: [(&str, &str); 9] = [
+const OWNERS: [(&str, &str); 10] = [
     ("datafusion", "weir-lake"),
     ("deltalake", "weir-lake"),
     ("fjall", "weir-ledger"),
     ("notify", "weir-rulestore"),
     ("rdkafka", "weir-connectors"),
+    ("reqwest", "weir-connectors"),
     ("wasmtime", "weir-sandbox"),
     ("wasmtime-wasi", "weir-sandbox"),
     ("zen-engine", "weir-jdm"),

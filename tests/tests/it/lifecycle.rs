@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_model::alarm::{AlarmAction, AlarmChange, AlarmEvent, AlarmRaise, AlarmState, AlarmStatus, Severity};
-use weir_model::batch::{ALARM_EVENTS, BatchRecord, Plan, Space, StateValue, StreamPin};
+use weir_model::batch::{ALARM_EVENTS, ALARMS, BatchRecord, Plan, Space, StateValue, StreamPin};
 use weir_model::port::{
     AdHoc, AlarmType, BatchHost, BatchInputs, Journal, Ledger, OpenSource, PollLimit, Polled, RuleStore, Source,
     Sources, StateReader, Verdict,
@@ -464,19 +464,55 @@ fn on_a_host(seed: u64, runtime: &tokio::runtime::Handle) -> u64 {
         assert_eq!(told(&record.events), model.batch(act), "seed {seed}, batch {i}: {act:?}");
         let alarms = opened.host.alarms(None, true).unwrap();
         assert_eq!(states(&alarms), model.now(), "seed {seed}, after batch {i}: {act:?}");
-    }
-    loop {
-        match opened.host.settle() {
-            Ok(faults) => break assert_eq!(faults, Vec::new(), "seed {seed}"),
-            Err(fault) => {
-                assert_eq!(fault.kind, FaultKind::Injected, "seed {seed}: {fault}");
-                drop(opened);
-                opened = start();
+        while i % 5 == 4 || i + 1 == acts.len() {
+            match opened.host.settle() {
+                Ok(faults) => {
+                    assert_eq!(faults, Vec::new(), "seed {seed}");
+                    assert_eq!(in_table(&opened), model.now(), "seed {seed}, table after batch {i}");
+                    break;
+                }
+                Err(fault) => {
+                    assert_eq!(fault.kind, FaultKind::Injected, "seed {seed}: {fault}");
+                    drop(opened);
+                    opened = start();
+                }
             }
         }
     }
     folded(&opened, &acts, seed);
     faults.injected.lock().unwrap().values().sum()
+}
+
+/// The table of current alarms.
+fn in_table(opened: &Opened) -> BTreeMap<(String, String), String> {
+    if opened.ledger.cursor(&opened.sink(ALARMS)).unwrap().is_none() {
+        return BTreeMap::new();
+    }
+    let sql = "select alarm, key, status, severity, opened_at, last_seen, cleared_at, count, message from alarms";
+    let rows = opened.lake.query(&name("t"), sql, Vec::new()).unwrap();
+    let of = |row: &serde_json::Map<String, serde_json::Value>| {
+        let text = |column: &str| row[column].as_str().unwrap().to_owned();
+        let time = |column: &str| row[column].as_str().map(|t| t.parse::<Time>().unwrap());
+        let key: serde_json::Value = serde_json::from_str(&text("key")).unwrap();
+        let key = (text("alarm"), key["which"].as_str().unwrap().to_owned());
+        let current = opened.host.alarms(None, true).unwrap();
+        let state = current.iter().find(|a| (a.name.to_string(), a.key[0].clone()) == key).unwrap();
+        let status = [AlarmStatus::Open, AlarmStatus::Stale, AlarmStatus::Cleared];
+        let severity = SEVERITIES.into_iter().find(|s| s.to_string() == text("severity")).unwrap();
+        let text = words(
+            status.into_iter().find(|s| s.to_string() == text("status")).unwrap(),
+            severity,
+            time("opened_at").unwrap(),
+            time("last_seen").unwrap(),
+            time("cleared_at"),
+            row["count"].as_u64().unwrap(),
+            // The table has no peak.
+            state.peak.max(state.severity),
+            &text("message"),
+        );
+        (key, text)
+    };
+    weir_pipeline::output::objects(&rows).unwrap().iter().map(of).collect()
 }
 
 /// A reader of `alarm_events` alone knows which alarms are open and how bad they are.

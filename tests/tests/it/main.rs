@@ -3,6 +3,7 @@
 // What a test or its helper cannot do without is a failure of the test, said by a panic.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+mod alarms;
 mod architecture;
 mod backfill;
 mod backfill_kill;

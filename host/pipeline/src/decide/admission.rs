@@ -1,7 +1,8 @@
 //! Whether what a plugin says of itself and what the manifest grants fit together.
 
-use weir_model::batch::{ALARM_EVENTS, DEAD_LETTERS};
+use weir_model::batch::{ALARM_EVENTS, ALARMS, DEAD_LETTERS};
 use weir_model::columns::{ColumnType, Kind};
+use weir_model::notify::NOTIFY_OUTPUT;
 use weir_model::port::{Description, OutputDecl};
 use weir_model::ruleset::{Manifest, StatePolicy};
 use weir_model::{Name, Problem};
@@ -43,8 +44,18 @@ pub fn problems(described: &Description, manifest: &Manifest, state_before: Opti
         for (column, ty) in columns {
             out.extend(narrower(output, column, *ty));
         }
+        // Sinks are known by the names of their outputs.
+        if [ALARM_EVENTS, ALARMS, DEAD_LETTERS].contains(&output.name.as_str())
+            || output.name.as_str().starts_with(NOTIFY_OUTPUT)
+        {
+            out.push(
+                Problem::new(&manifest.plugin, format_args!("'{}' is an output of the host's own", output.name))
+                    .field(&output.name)
+                    .fix("rename the output in the plugin"),
+            );
+        }
         let table = manifest.outputs.get(&output.name).map_or(&output.name, |o| &o.table);
-        if [ALARM_EVENTS, DEAD_LETTERS, "alarms", "current_alarms"].contains(&table.as_str()) {
+        if [ALARM_EVENTS, DEAD_LETTERS, ALARMS, "current_alarms"].contains(&table.as_str()) {
             out.push(
                 manifest_problem("outputs", format!("'{table}' is a table of the host's own"))
                     .fix(format!("send output '{}' to a table of another name", output.name)),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use weir_connectors::notify::Tellers;
 use weir_lake::{LakeConfig, WeirLake};
 use weir_ledger::{FjallLedger, LedgerConfig};
 use weir_model::port::{History, RuleStore, Sources};
@@ -14,6 +15,11 @@ pub struct Opened {
     pub host: Arc<Host>,
     pub ledger: Arc<FjallLedger>,
     pub lake: Arc<WeirLake>,
+}
+
+/// The host's environment.
+fn secret(name: &str) -> Option<String> {
+    (name == "HOOK_TOKEN").then(|| "s3cret".to_owned())
 }
 
 impl Opened {
@@ -44,9 +50,10 @@ pub fn open<S: RuleStore + History + 'static>(
         sources,
         store: store.clone(),
         history: store,
-        clock,
+        clock: clock.clone(),
         faults,
         runtime,
+        notifiers: Tellers::new(data.join("notify"), Arc::new(secret), clock),
     };
     Ok(Opened { host: Host::new(engines, Pace::default()), ledger, lake })
 }

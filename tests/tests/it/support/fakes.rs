@@ -1,7 +1,7 @@
 //! Ports with a second implementation, for tests that need a plugin, a store or a source to behave in a certain way.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use weir_model::port::{
 use weir_model::stream::StreamMeta;
 use weir_model::{
     CallError, DataError, Digest, Fault, FaultPoints, FieldDef, Kind, Limits, Manifest, Name, OffsetRange, Offsets,
-    Ruleset, Scalar, ScenarioId, StreamDef, StreamId, TenantConfig, Time,
+    Ruleset, Scalar, ScenarioId, StreamDef, StreamId, Time,
 };
 
 /// A folder in memory where there is one: these tests sync thousands of times, and what they check is what is written in
@@ -203,6 +203,7 @@ impl Queries for InputOnly {
 /// A store with one scenario `t/s` on one stream `t/events`. Its first ruleset is active until another one is.
 pub struct OneScenario {
     rulesets: Mutex<(Vec<Arc<Prepared>>, usize)>,
+    removed: AtomicBool,
     stream: Arc<StreamDef>,
 }
 
@@ -210,23 +211,27 @@ impl OneScenario {
     /// `manifest` is put behind the plugin, trigger and input that the scenario has anyway.
     pub fn new(manifest: &str, detector: Arc<dyn Detector>) -> Arc<Self> {
         let stream = Arc::new(counting_stream());
-        let one = Arc::new(Self { rulesets: Mutex::default(), stream });
+        let one = Arc::new(Self { rulesets: Mutex::default(), removed: AtomicBool::new(false), stream });
         one.add(manifest, detector);
         one
     }
     /// Adds a ruleset to the history.
     pub fn add(&self, manifest: &str, detector: Arc<dyn Detector>) {
+        self.add_granted(manifest, "", detector);
+    }
+    /// The same with a tenant.toml.
+    pub fn add_granted(&self, manifest: &str, tenant: &str, detector: Arc<dyn Detector>) {
         let text = format!(
             "plugin = \"none\"\ntrigger = {{ interval = \"1m\" }}\n{manifest}\n[inputs.events]\nmode = \"new\"\n"
         );
         let manifest: Manifest = toml::from_str(&text).unwrap();
         let ruleset = Arc::new(Ruleset {
-            digest: Digest::of(text.as_bytes()),
+            digest: Digest::of_parts([text.as_bytes(), tenant.as_bytes()]),
             scenario: "t/s".parse().unwrap(),
             files: BTreeMap::new(),
             content: BTreeMap::new(),
             manifest,
-            tenant: TenantConfig::default(),
+            tenant: toml::from_str(tenant).unwrap(),
             streams: BTreeMap::from([(name("events"), (*self.stream).clone())]),
             limits: Limits::default(),
         });
@@ -236,6 +241,10 @@ impl OneScenario {
     /// Makes the one that was added n-th (from 0) what batches run on.
     pub fn activate(&self, n: usize) {
         self.rulesets.lock().unwrap().1 = n;
+    }
+    /// Takes the scenario's folder away.
+    pub fn remove(&self) {
+        self.removed.store(true, Ordering::Release);
     }
     fn active(&self) -> Arc<Prepared> {
         let rulesets = self.rulesets.lock().unwrap();
@@ -256,7 +265,7 @@ impl RuleStore for OneScenario {
             pending: None,
             rejected: None,
             pinned: None,
-            removed: false,
+            removed: self.removed.load(Ordering::Acquire),
         }]
     }
     fn scenario(&self, id: &ScenarioId) -> Option<ScenarioView> {
