@@ -1,4 +1,4 @@
-//! Sources: where the rows of streams come from, and how bytes become rows.
+//! Sources: where the rows of streams come from, and how bytes become rows. And notification sinks: who is told of alarms.
 //!
 //! `generate` makes rows by SQL, one query a tick; `files` reads the files of a folder, each once. Both can be read again
 //! from any position that has not been released.

@@ -17,6 +17,7 @@ mod kill;
 mod lifecycle;
 mod limits;
 mod network_cep;
+mod notify;
 mod pause;
 mod protocol;
 mod reference;

@@ -5,3 +5,4 @@ pub mod engines;
 pub mod example;
 pub mod fakes;
 pub mod feed;
+pub mod hook;
