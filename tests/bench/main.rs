@@ -1,7 +1,8 @@
 //! The benchmarks: `cargo xtask bench [-- SECTION ... --quick]`. Prints Markdown tables, and what misses its goal by how
 //! much. Both sides of a ratio are measured in the same run, in turns where that is possible.
 //!
-//! Sections: tick, batch, detect, instance, swap, ledger, delta. Without a name all are run.
+//! Sections: tick, batch, detect, instance, swap, ledger, delta. Without a name all are run. `soak MINUTES` is a run of its
+//! own (`cargo xtask soak`): it needs the host's binary beside this one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod call;
@@ -10,6 +11,7 @@ mod ledger;
 mod native;
 mod report;
 mod s1;
+mod soak;
 mod support;
 
 /// The guest of the tests, compiled for this machine. Its folder lies inside of a member of this workspace, so it cannot
@@ -54,8 +56,11 @@ const SECTIONS: [Section; 7] = [
 fn main() {
     let mut effort = Effort { quick: false };
     let mut wanted = Vec::new();
-    for argument in std::env::args().skip(1) {
+    let mut minutes = None;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
         match argument.as_str() {
+            "soak" => minutes = Some(arguments.next().map_or(10, |n| n.parse().expect("a number of minutes"))),
             "--quick" => effort.quick = true,
             name if SECTIONS.iter().any(|(known, _)| *known == name) => wanted.push(argument),
             other => {
@@ -71,6 +76,11 @@ fn main() {
         eprintln!("this is no release build: the figures mean nothing");
     }
     let mut report = Report::begin();
+    if let Some(minutes) = minutes {
+        soak::run(&mut report, minutes);
+        report.end();
+        return;
+    }
     for (name, run) in SECTIONS {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {
             let started = Instant::now();

@@ -106,7 +106,7 @@ pub fn batch(report: &mut Report, effort: Effort) {
     let key = RunKey::live(id);
     let head = live.built.ledger.head(&key).unwrap();
     let due = Due { time: example.clock.now(), skipped: None };
-    let plan = batch::plan(key, due, &plugin, head.as_ref(), &streams, &read);
+    let plan = batch::plan(key, due, &plugin, head.as_ref(), &streams, &read).unwrap();
 
     let (a, b) = (execute(&live, &plugin, &streams, &plan).commit, execute(&live, &native, &streams, &plan).commit);
     assert!(a.raised > 0 && !a.outputs.is_empty() && !a.state.is_empty(), "the batch has something to do");

@@ -1,4 +1,4 @@
-//! `cargo xtask test`, `check` and `bench`: cargo with the right arguments and environment.
+//! `cargo xtask test`, `check`, `bench` and `soak`: cargo with the right arguments and environment.
 
 use std::process::Command;
 
@@ -55,6 +55,12 @@ pub fn bench(paths: &Paths, arguments: &[String]) -> Outcome {
     run(with_tools(cargo(paths), paths, &tools)
         .args(["run", "--release", "--package", "weir-tests", "--features", "bench", "--bin", "bench", "--"])
         .args(arguments))
+}
+
+/// A host under the example's load for some minutes, in release mode.
+pub fn soak(paths: &Paths, minutes: &str) -> Outcome {
+    run(cargo(paths).args(["build", "--release", "--package", "weir", "--bin", "weir"]))?;
+    bench(paths, &["soak".to_owned(), minutes.to_owned()])
 }
 
 fn build_guests(paths: &Paths, tools: &Tools) -> Outcome {

@@ -39,6 +39,8 @@ cargo xtask COMMAND
   guests   build the components below plugins/ and tests/guests/
              --tag N          build only guests/s1_syslog+N.wasm: the same plugin with other bytes, for swap tests
   setup    install what guests and tests need: the wasm32-wasip2 target, a Python that reads Delta tables
+  soak     run one host with all scenarios of the example at a trigger of a second, in release mode, and say how it did
+             --minutes N      for so long, after one minute to settle (10)
   bench    build the benchmarks in release mode and run them (arguments after -- are theirs)
 ";
 
@@ -74,6 +76,12 @@ fn run(command: &str, mut args: Args) -> Outcome {
                 None => guests::build(&paths, &guest),
                 Some(tag) => guests::build_tagged(&paths, &guest, &tag),
             }
+        }
+        "soak" => {
+            let minutes = args.value("--minutes")?.unwrap_or("10".to_owned());
+            minutes.parse::<u32>().map_err(|_| format!("--minutes takes a number, not '{minutes}'"))?;
+            args.end()?;
+            jobs::soak(&Paths::find()?, &minutes)
         }
         "bench" => jobs::bench(&Paths::find()?, &args.rest()?),
         "setup" | "test" | "check" => {

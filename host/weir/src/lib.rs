@@ -10,6 +10,7 @@ pub mod commands;
 pub mod config;
 pub mod exit;
 pub mod generate;
+pub mod held;
 pub mod host;
 pub mod logging;
 pub mod print;

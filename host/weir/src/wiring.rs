@@ -22,8 +22,10 @@ use weir_model::{FaultPoints, NoFaults};
 use weir_pipeline::{Admit, Engines, Host, Keeping, Pace, loops};
 use weir_rulestore::{FolderStore, Keep, StoreConfig, Subject, check_folder};
 use weir_sandbox::{Sandbox, SandboxConfig};
+use weir_server::RemoteService;
 
 use crate::config::Config;
+use crate::held::{self, Held};
 use crate::host::{Checked, RunningHost, Wiring};
 
 /// The file in the data folder that says which rule store its host runs.
@@ -160,13 +162,27 @@ fn in_data(data: &Path, e: &std::io::Error) -> Fault {
     Fault::host(FaultKind::Disk, format_args!("the data folder: {e}")).file(data.display())
 }
 
+/// How long a host waits for a command that has its folder open.
+const TURN: Duration = Duration::from_secs(10);
+
+/// Takes the data folder. A command that has it open is waited for; where a host runs, nobody waits: the ledger says so.
+fn hold(data: &Path) -> Result<Option<Held>, Fault> {
+    fs::create_dir_all(data).map_err(|e| in_data(data, &e))?;
+    let mine = || match held::hold(data)? {
+        Some(held) => Ok(Some(Some(held))),
+        None => Ok(RemoteService::find(data)?.map(|_| None)),
+    };
+    Ok(held::wait(TURN, mine)?.flatten())
+}
+
 impl Wiring for Wired {
     fn start(&self, config: Arc<Config>, clock: Arc<dyn Clock>, once: bool) -> Result<Box<dyn RunningHost>, Fault> {
         let store = canonical_store(&config)?;
+        let held = hold(config.data()?)?;
         let built = build(&config, &store, clock, Arc::new(NoFaults), Handle::current())?;
         remember_store(&config, &store)?;
         let host = Host::new(built.engines, pace(&config));
-        Ok(Box::new(Running { host, store: built.store, loops: Mutex::new(None) }).started(once))
+        Ok(Box::new(Running { host, store: built.store, loops: Mutex::new(None), _held: held }).started(once))
     }
 
     fn open_local(&self, config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<dyn Service>, Fault> {
@@ -184,11 +200,12 @@ impl Wiring for Wired {
                     .store
             }
         };
+        let held = hold(data)?;
         let runtime = small_runtime()?;
         let built = build(config, &store, clock, Arc::new(NoFaults), runtime.handle().clone())?;
         settle(&built.store, built.engines.clock.as_ref());
         let host = Host::new(built.engines, pace(config));
-        Ok(Arc::new(Local { host, _runtime: runtime }))
+        Ok(Arc::new(Local { host, _runtime: runtime, _held: held }))
     }
 
     fn check(&self, config: &Config, only: Option<&ScenarioId>) -> Result<Vec<Checked>, Fault> {
@@ -277,6 +294,7 @@ struct Running {
     host: Arc<Host>,
     store: Arc<FolderStore>,
     loops: Mutex<Option<JoinHandle<()>>>,
+    _held: Option<Held>,
 }
 
 impl Running {
@@ -321,6 +339,7 @@ impl RunningHost for Running {
 struct Local {
     host: Arc<Host>,
     _runtime: tokio::runtime::Runtime,
+    _held: Option<Held>,
 }
 
 macro_rules! forward {

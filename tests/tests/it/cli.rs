@@ -19,6 +19,29 @@ fn all(output: &Output) -> String {
     text(&output.stdout) + text(&output.stderr).as_str()
 }
 
+/// Commands that come while a host starts wait for it: none opens the folder under its hands, and none is turned away.
+#[test]
+fn commands_wait_for_a_host_that_starts() {
+    let site = Site::new("500ms", "");
+    let mut host = site.run();
+    host.address();
+    let mut last = site.batch_after(1);
+    for killed in [true, false, true] {
+        if killed {
+            host.kill();
+        } else {
+            assert!(host.stop().success());
+        }
+        host = site.run();
+        // From before it holds the folder until after it listens.
+        let live: Vec<bool> = (0..8).map(|_| site.json(&["status"]).remove(0)["live"].as_bool().unwrap()).collect();
+        // One that came before the host had the folder has answered from it, and the host has waited for that.
+        assert!(live.windows(2).all(|w| w[0] <= w[1]) && live[7], "{live:?}: {}", site.told());
+        assert!(host.child.try_wait().unwrap().is_none(), "{}", site.told());
+        last = site.batch_after(last);
+    }
+}
+
 #[test]
 fn an_operator_looks_asks_replays_and_sees_what_was_refused() {
     let site = Site::new("500ms", "");

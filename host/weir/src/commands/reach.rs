@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_model::fault::{Fault, FaultKind};
 use weir_model::service::Service;
@@ -9,13 +10,28 @@ use weir_model::time::Clock;
 use weir_server::RemoteService;
 
 use crate::config::Config;
+use crate::held;
 use crate::host::Wiring;
 
-/// The host's socket where a host runs; else the folder, opened until the answer is dropped.
+/// How long a host may take to start, or another command to answer, before one is told to come again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The host's socket where a host runs; else the folder, opened until the answer is dropped. Waits for a host that is
+/// starting.
 pub(super) fn reach(config: &Config, wiring: &dyn Wiring, clock: Arc<dyn Clock>) -> Result<Arc<dyn Service>, Fault> {
     let data = config.data()?;
-    if let Some(host) = RemoteService::find(data)? {
-        return Ok(Arc::new(host));
+    // None: nobody has the folder.
+    let found = held::wait(PATIENCE, || match RemoteService::find(data)? {
+        Some(host) => Ok(Some(Some(host))),
+        None => Ok((!held::is_held(data)?).then_some(None)),
+    })?;
+    match found {
+        Some(Some(host)) => return Ok(Arc::new(host)),
+        Some(None) => {}
+        None => {
+            let message = format!("a host is starting here, or another command has the folder, for {PATIENCE:?} now");
+            return Err(Fault::host(FaultKind::Ledger, message).file(data.display()).fix("try again a little later"));
+        }
     }
     if !is_used(data) {
         return Err(Fault::host(FaultKind::Ledger, "no host runs here, and none has ever run")
