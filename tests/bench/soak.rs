@@ -103,7 +103,16 @@ impl Batch {
     }
 }
 
-/// Files of each table now, and how long Python's deltalake takes to open each, where there is one.
+/// Files that each table has, as the host's latest upkeep left it.
+fn kept(data: &Path) -> BTreeMap<String, u64> {
+    let weir = std::env::current_exe().unwrap().with_file_name("weir");
+    let output = Command::new(weir).args(["status", "--json", "--data"]).arg(data).output().unwrap();
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let tables = status["tables"].as_array().cloned().unwrap_or_default();
+    tables.iter().filter_map(|t| Some((t["table"].as_str()?.to_owned(), t["files"].as_u64()?))).collect()
+}
+
+/// Files of each table's folder now, and how long Python's deltalake takes to open each, where there is one.
 struct Tables {
     files: BTreeMap<String, usize>,
     open: Sample,
@@ -150,7 +159,7 @@ pub fn run(report: &mut Report, minutes: u64) {
             due.entry(scenario).or_default().push(batch.due);
         }
     }
-    let (at_end, opened_last) = (host.memory(), tables(&host.data));
+    let (at_end, opened_last, kept) = (host.memory(), tables(&host.data), kept(&host.data));
     let (mut all, mut all_own) = (Sample::default(), Sample::default());
     for (scenario, (lag, own)) in by {
         report.durations(&format!("{scenario}: tick to committed and logged, at a 1 s trigger"), &lag, None);
@@ -173,6 +182,9 @@ pub fn run(report: &mut Report, minutes: u64) {
     );
     for (table, files) in &opened_last.files {
         let live = opened_first.files.get(table).copied().unwrap_or(0);
-        report.figure(&format!("files on the disk of {table}, then and now"), &format!("{live}, {files}"));
+        let has = kept.get(table).copied().unwrap_or(0);
+        let what =
+            format!("{table}: files that it has; with those of versions of the last hour, after one minute and now");
+        report.figure(&what, &format!("{has}; {live}, {files}"));
     }
 }
