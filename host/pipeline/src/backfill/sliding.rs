@@ -20,13 +20,13 @@ use crate::stream::{Stream, by_partition, chunk_of, event_times};
 /// Rows of one chunk: what a query looks at one by one at the edges of its period.
 const CHUNK_ROWS: usize = 1_024;
 /// A slab of fewer bytes makes the next one twice as long, one of four times as many half as long.
-const SLAB_BYTES: usize = 8 << 20;
+const SLAB_BYTES: usize = 4 << 20;
 /// The longest slab.
 const LONGEST: Duration = Duration::from_secs(86_400);
 /// The first and the shortest slab.
 const SHORTEST: Duration = Duration::from_secs(60);
 /// Rows that T has passed are kept while the window is not larger: a query may look far back.
-const KEEP_BYTES: usize = 32 << 20;
+const KEEP_BYTES: usize = 16 << 20;
 
 /// Reads rows of the stream's bronze table.
 pub(super) type Read<'a> = &'a dyn Fn(BronzeRange) -> Result<Vec<RecordBatch>, Fault>;
