@@ -67,7 +67,10 @@ fn an_operator_looks_asks_replays_and_sees_what_was_refused() {
     assert!(s1["last_batch"]["time"].is_string() && s1["last_batch"]["duration_ms"]["total"].as_f64().unwrap() > 0.0);
     assert!(s1["skipped_ticks"].is_u64());
     let sinks = s1["sinks"].as_array().unwrap();
-    assert_eq!(sinks.iter().map(|s| s["sink"].as_str().unwrap()).collect::<Vec<_>>(), ["s1_results", "alarm_events"]);
+    assert_eq!(
+        sinks.iter().map(|s| s["sink"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["alarm_events", "alarms", "s1_results"]
+    );
     assert!(sinks.iter().all(|s| s["drained_to"].is_u64() && s["behind"].is_u64()), "{s1}");
     let people = all(&site.ask(&["status"]));
     assert!(people.contains("netops/s1-syslog") && people.contains("running"), "{people}");
