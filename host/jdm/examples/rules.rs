@@ -64,7 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         let mut times = Vec::new();
         for i in 0..CALLS {
-            let context = RuleContext { time: Time(i64::from(i) * 60_000_000), seed: [0; 32] };
+            let context =
+                RuleContext { time: Time(i64::from(i) * 60_000_000), seed: [0; 32], zone: weir_model::Zone::UTC };
             let began = Instant::now();
             rules.evaluate(rule, &call, context)?;
             times.push(began.elapsed());

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 use weir_model::port::RuleContext;
-use weir_model::{Problem, Time};
+use weir_model::{Problem, Time, Zone};
 
 use crate::input;
 use crate::program::{Failure, Memo, Program};
@@ -56,7 +56,7 @@ pub(crate) fn run(
             problems.push(Problem::new(file, late).field(&case.name).fix("keep fewer or cheaper cases"));
             break;
         }
-        let context = RuleContext { time: case.time, seed: [0; 32] };
+        let context = RuleContext { time: case.time, seed: [0; 32], zone: Zone::UTC };
         let got = input::json(&case.input)
             .map_err(Failure::Evaluation)
             .and_then(|input| program.evaluate(input, 0, context, runtime, memo));

@@ -3,7 +3,7 @@
 //! | column | in the rule |
 //! |---|---|
 //! | integers, floats, decimals | number |
-//! | timestamp | text, RFC 3339 in UTC (`Z`), fractions only when there are any |
+//! | timestamp | text, RFC 3339 with the offset of the tenant's zone (`Z` for UTC), fractions only when there are any |
 //! | date | text, `2026-01-31` |
 //! | time, duration | number of microseconds |
 //! | boolean, text, null | themselves |
@@ -20,7 +20,7 @@ use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use chrono::{Days, NaiveDate};
 use rust_decimal::Decimal;
 use weir_model::port::RuleCall;
-use weir_model::{CallError, DataError, Scalar, Time};
+use weir_model::{CallError, DataError, Scalar, Time, Zone};
 use zen_expression::Variable;
 use zen_expression::variable::VariableMap;
 
@@ -31,29 +31,30 @@ pub(crate) struct Inputs<'a> {
     /// Fields that are the same in each evaluation, or why there can be none.
     fixed: Result<Vec<(&'a str, Variable)>, String>,
     each: Option<&'a RecordBatch>,
+    zone: Zone,
 }
 
 impl<'a> Inputs<'a> {
     /// An error when a value is not what its kind asks for.
-    pub(crate) fn new(call: &'a RuleCall) -> Result<Self, CallError> {
+    pub(crate) fn new(call: &'a RuleCall, zone: Zone) -> Result<Self, CallError> {
         let mut fixed = Vec::new();
         let mut broken = None;
         for (name, value) in &call.values {
-            match scalar(value)? {
+            match scalar(value, zone)? {
                 Ok(value) => fixed.push((name.as_str(), value)),
                 Err(e) => broken = broken.or(Some(format!("{name}: {e}"))),
             }
         }
         for (name, rows) in &call.rows {
             let array: Result<Vec<_>, String> = (0..rows.num_rows())
-                .map(|row| object(rows, row, Vec::new()).map_err(|e| format!("{name}[{row}].{e}")))
+                .map(|row| object(rows, row, Vec::new(), zone).map_err(|e| format!("{name}[{row}].{e}")))
                 .collect();
             match array {
                 Ok(array) => fixed.push((name.as_str(), Variable::from_array(array))),
                 Err(e) => broken = broken.or(Some(e)),
             }
         }
-        Ok(Self { fixed: broken.map_or(Ok(fixed), Err), each: call.each.as_ref() })
+        Ok(Self { fixed: broken.map_or(Ok(fixed), Err), each: call.each.as_ref(), zone })
     }
 
     /// Number of evaluations.
@@ -66,7 +67,7 @@ impl<'a> Inputs<'a> {
         let fixed = self.fixed.as_ref().map_err(Clone::clone)?;
         let fields = fixed.iter().map(|(name, value)| (*name, value.deep_clone())).collect();
         match self.each {
-            Some(rows) => object(rows, row, fields),
+            Some(rows) => object(rows, row, fields, self.zone),
             None => Ok(Variable::from_object(map(fields))),
         }
     }
@@ -80,16 +81,21 @@ fn map(fields: Vec<(&str, Variable)>) -> VariableMap {
     map
 }
 
-fn object<'a>(rows: &'a RecordBatch, row: usize, mut fields: Vec<(&'a str, Variable)>) -> Result<Variable, String> {
+fn object<'a>(
+    rows: &'a RecordBatch,
+    row: usize,
+    mut fields: Vec<(&'a str, Variable)>,
+    zone: Zone,
+) -> Result<Variable, String> {
     for (field, column) in rows.schema_ref().fields().iter().zip(rows.columns()) {
-        let value = cell(column, row).map_err(|e| format!("{}: {e}", field.name()))?;
+        let value = cell(column, row, zone).map_err(|e| format!("{}: {e}", field.name()))?;
         fields.push((field.name(), value));
     }
     Ok(Variable::from_object(map(fields)))
 }
 
 /// Outer error: malformed, which the caller is told at once. Inner: a value that no evaluation can take.
-fn scalar(value: &Scalar) -> Result<Result<Variable, String>, CallError> {
+fn scalar(value: &Scalar, zone: Zone) -> Result<Result<Variable, String>, CallError> {
     Ok(match value {
         Scalar::Null => Ok(Variable::Null),
         Scalar::Boolean(b) => Ok(Variable::Bool(*b)),
@@ -105,7 +111,7 @@ fn scalar(value: &Scalar) -> Result<Result<Variable, String>, CallError> {
         }
         Scalar::Text(text) => Ok(Variable::String(text.as_str().into())),
         Scalar::Bytes(bytes) => Ok(Variable::String(base64::encode(bytes).into())),
-        Scalar::Timestamp(us) => Ok(time(*us)),
+        Scalar::Timestamp(us) => Ok(time(*us, zone)),
     })
 }
 
@@ -129,8 +135,8 @@ fn decimal(units: i128, scale: i8, text: impl FnOnce() -> String) -> Result<Vari
     }
 }
 
-fn time(us: i64) -> Variable {
-    Variable::String(Time(us).to_string().into())
+fn time(us: i64, zone: Zone) -> Variable {
+    Variable::String(zone.rfc3339(Time(us)).into())
 }
 
 fn date(days: i64) -> Result<Variable, String> {
@@ -140,15 +146,15 @@ fn date(days: i64) -> Result<Variable, String> {
     date.map(|d| Variable::String(d.to_string().into())).ok_or_else(|| format!("{days} days since 1970 are no date"))
 }
 
-fn list(items: &dyn Array) -> Result<Variable, String> {
+fn list(items: &dyn Array, zone: Zone) -> Result<Variable, String> {
     (0..items.len())
-        .map(|i| cell(items, i).map_err(|e| format!("[{i}]: {e}")))
+        .map(|i| cell(items, i, zone).map_err(|e| format!("[{i}]: {e}")))
         .collect::<Result<_, _>>()
         .map(Variable::from_array)
 }
 
 /// One value of a column.
-fn cell(column: &dyn Array, row: usize) -> Result<Variable, String> {
+fn cell(column: &dyn Array, row: usize, zone: Zone) -> Result<Variable, String> {
     use DataType as D;
     macro_rules! value {
         ($ty:ty) => {
@@ -168,6 +174,7 @@ fn cell(column: &dyn Array, row: usize) -> Result<Variable, String> {
     // Microseconds; what does not fit is no time that anything else could show.
     let micros =
         |n: i64, factor: i64| n.checked_mul(factor).ok_or_else(|| format!("{n} is out of the range of microseconds"));
+    let at = |us: i64| time(us, zone);
     let whole = |n: Result<i64, String>| n.map(|n| Variable::Number(n.into()));
     if column.is_null(row) {
         return Ok(Variable::Null);
@@ -199,10 +206,10 @@ fn cell(column: &dyn Array, row: usize) -> Result<Variable, String> {
         D::FixedSizeBinary(_) => Ok(bytes(column.as_fixed_size_binary().value(row))),
         D::Date32 => date(value!(Date32Type).into()),
         D::Date64 => date(value!(Date64Type).div_euclid(86_400_000)),
-        D::Timestamp(TimeUnit::Second, _) => micros(value!(TimestampSecondType), 1_000_000).map(time),
-        D::Timestamp(TimeUnit::Millisecond, _) => micros(value!(TimestampMillisecondType), 1_000).map(time),
-        D::Timestamp(TimeUnit::Microsecond, _) => Ok(time(value!(TimestampMicrosecondType))),
-        D::Timestamp(TimeUnit::Nanosecond, _) => Ok(time(value!(TimestampNanosecondType).div_euclid(1_000))),
+        D::Timestamp(TimeUnit::Second, _) => micros(value!(TimestampSecondType), 1_000_000).map(at),
+        D::Timestamp(TimeUnit::Millisecond, _) => micros(value!(TimestampMillisecondType), 1_000).map(at),
+        D::Timestamp(TimeUnit::Microsecond, _) => Ok(at(value!(TimestampMicrosecondType))),
+        D::Timestamp(TimeUnit::Nanosecond, _) => Ok(at(value!(TimestampNanosecondType).div_euclid(1_000))),
         D::Time32(TimeUnit::Second) => whole(Ok(i64::from(value!(Time32SecondType)) * 1_000_000)),
         D::Time32(_) => whole(Ok(i64::from(value!(Time32MillisecondType)) * 1_000)),
         D::Time64(TimeUnit::Microsecond) => whole(Ok(value!(Time64MicrosecondType))),
@@ -212,19 +219,19 @@ fn cell(column: &dyn Array, row: usize) -> Result<Variable, String> {
         D::Duration(TimeUnit::Microsecond) => whole(Ok(value!(DurationMicrosecondType))),
         D::Duration(TimeUnit::Nanosecond) => whole(Ok(value!(DurationNanosecondType).div_euclid(1_000))),
         D::Dictionary(..) => downcast_dictionary_array! {
-            column => column.key(row).map_or(Ok(Variable::Null), |key| cell(column.values(), key)),
+            column => column.key(row).map_or(Ok(Variable::Null), |key| cell(column.values(), key, zone)),
             other => Err(format!("a column of type {other} cannot be given to a rule"))
         },
-        D::List(_) => list(&column.as_list::<i32>().value(row)),
-        D::LargeList(_) => list(&column.as_list::<i64>().value(row)),
-        D::FixedSizeList(..) => list(&column.as_fixed_size_list().value(row)),
+        D::List(_) => list(&column.as_list::<i32>().value(row), zone),
+        D::LargeList(_) => list(&column.as_list::<i64>().value(row), zone),
+        D::FixedSizeList(..) => list(&column.as_fixed_size_list().value(row), zone),
         D::Struct(fields) => {
             let columns = column.as_struct().columns();
             let fields = fields
                 .iter()
                 .zip(columns)
                 .map(|(field, column)| {
-                    let value = cell(column, row).map_err(|e| format!("{}: {e}", field.name()))?;
+                    let value = cell(column, row, zone).map_err(|e| format!("{}: {e}", field.name()))?;
                     Ok((field.name().as_str(), value))
                 })
                 .collect::<Result<_, String>>()?;
@@ -234,11 +241,11 @@ fn cell(column: &dyn Array, row: usize) -> Result<Variable, String> {
             let entries = column.as_map().value(row);
             let mut map = VariableMap::with_capacity(entries.len());
             for i in 0..entries.len() {
-                let name = match cell(entries.column(0), i)? {
+                let name = match cell(entries.column(0), i, zone)? {
                     Variable::String(name) => name,
                     other => other.to_string().into(),
                 };
-                map.insert(name, cell(entries.column(1), i)?);
+                map.insert(name, cell(entries.column(1), i, zone)?);
             }
             Ok(Variable::from_object(map))
         }

@@ -143,7 +143,7 @@ fn answer(
     runtime: &Runtime,
 ) -> Result<RuleAnswer, CallError> {
     let began = Instant::now();
-    let inputs = Inputs::new(call)?;
+    let inputs = Inputs::new(call, context.zone)?;
     let mut answer = Answer::new(call);
     for row in 0..inputs.len() {
         let got = inputs

@@ -294,7 +294,7 @@ mod tests {
         let memo = Cache::new(10, 1_000);
         let program = program(source, &runtime);
         let run = |n: i64, micros: i64| {
-            let context = RuleContext { time: Time(micros), seed: [1; 32] };
+            let context = RuleContext { time: Time(micros), seed: [1; 32], zone: weir_model::Zone::UTC };
             let input = Variable::from(serde_json::json!({"n": n}));
             program.evaluate(input, 0, context, &runtime, &memo).expect("a result")
         };

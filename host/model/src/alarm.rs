@@ -30,6 +30,22 @@ impl std::fmt::Display for Severity {
     }
 }
 
+/// A text that is no severity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no severity: use info, warning, minor, major or critical")]
+pub struct BadSeverity(pub String);
+
+impl std::str::FromStr for Severity {
+    type Err = BadSeverity;
+    /// By its name, in any case.
+    fn from_str(text: &str) -> Result<Self, BadSeverity> {
+        [Self::Info, Self::Warning, Self::Minor, Self::Major, Self::Critical]
+            .into_iter()
+            .find(|severity| severity.to_string().eq_ignore_ascii_case(text))
+            .ok_or_else(|| BadSeverity(text.chars().take(80).collect()))
+    }
+}
+
 /// Raise or clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

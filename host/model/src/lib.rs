@@ -7,6 +7,7 @@
 pub mod alarm;
 pub mod batch;
 pub mod columns;
+pub mod detect;
 pub mod duration;
 pub mod fault;
 pub mod faultpoint;
@@ -19,6 +20,7 @@ pub mod ruleset;
 pub mod service;
 pub mod stream;
 pub mod time;
+pub mod zone;
 
 pub use alarm::{AlarmEvent, AlarmRaise, AlarmState, Severity};
 pub use batch::{BatchRecord, Commit, Outcome, Output, Plan, Stage, StreamPin};
@@ -31,3 +33,4 @@ pub use limits::Limits;
 pub use ruleset::{Manifest, Ruleset, TenantConfig};
 pub use stream::{OffsetRange, Offsets, StreamDef};
 pub use time::{Clock, Time, VirtualClock};
+pub use zone::Zone;

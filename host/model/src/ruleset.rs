@@ -13,12 +13,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::ColumnType;
+use crate::detect::DetectDef;
 use crate::duration::Span;
 use crate::fault::Problem;
 use crate::id::{Digest, Name, ScenarioId};
 use crate::limits::{Limits, LimitsPatch};
 use crate::notify::NotifyDef;
 use crate::stream::{Columns, StreamDef};
+use crate::zone::Zone;
 
 /// `tenant.toml`: what an operator grants a tenant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +32,9 @@ pub struct TenantConfig {
     /// What this tenant's scenarios may use beyond the default.
     #[serde(default)]
     pub grants: Grants,
+    /// The zone in which times are handed to rules and stand in messages, with its offset. Windows stay in UTC.
+    #[serde(default)]
+    pub display_timezone: Zone,
 }
 
 /// Capabilities that an operator may grant.
@@ -62,8 +67,12 @@ pub struct Manifest {
     /// A sentence for people.
     #[serde(default)]
     pub description: String,
-    /// The component, a path in the scenario's folder.
-    pub plugin: String,
+    /// The component, a path in the scenario's folder. This or `detect`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
+    /// Detection that is declared, without a plugin. This or `plugin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detect: Option<DetectDef>,
     /// When a batch is due.
     pub trigger: Trigger,
     /// What to do with the ticks that passed while the host was down.

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use weir_model::port::{Admission, Description, Detectors, Lake, Ledger, Prepared, QueryEngine, RuleEngine};
+use weir_model::port::{
+    Admission, Description, Detector, Detectors, Lake, Ledger, Prepared, Queries, QueryEngine, RuleEngine,
+};
 use weir_model::{Fault, Problem, Ruleset, RunKey, Whose};
 
-use crate::decide;
 use crate::output::table_schema;
+use crate::{decide, declared};
 
 /// Makes rulesets ready with the engines it is given.
 pub struct Admit {
@@ -24,6 +26,26 @@ pub struct Admit {
 }
 
 impl Admit {
+    /// The plugin, or what the manifest declares in its place. That needs the columns of its query.
+    fn detector(
+        &self,
+        ruleset: &Ruleset,
+        queries: Option<&dyn Queries>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Arc<dyn Detector>> {
+        match (&ruleset.manifest.detect, queries) {
+            (None, _) => self.detectors.load(ruleset).map_err(|p| problems.extend(p)).ok(),
+            (Some(def), Some(queries)) => match declared::load(ruleset, def, queries) {
+                Ok(declared) => Some(Arc::new(declared)),
+                Err(found) => {
+                    problems.extend(found);
+                    None
+                }
+            },
+            (Some(_), None) => None,
+        }
+    }
+
     fn state_before(&self, ruleset: &Ruleset) -> Result<Option<u32>, Fault> {
         let Some(ledger) = &self.ledger else {
             return Ok(None);
@@ -67,7 +89,7 @@ impl Admission for Admit {
         // Cheap engines first, and all of them: one bad file must not hide the next.
         let rules = self.rules.load(&ruleset).map_err(|p| problems.extend(p)).ok();
         let queries = self.queries.plan(&ruleset).map_err(|p| problems.extend(p)).ok();
-        let detector = self.detectors.load(&ruleset).map_err(|p| problems.extend(p)).ok();
+        let detector = self.detector(&ruleset, queries.as_deref(), &mut problems);
         if let Some(detector) = &detector {
             match self.state_before(&ruleset) {
                 Ok(before) => {

@@ -168,7 +168,8 @@ impl BatchHost for Ask {
     }
 
     fn rule(&self, name: &str, call: &RuleCall) -> Result<RuleAnswer, CallError> {
-        let context = RuleContext { time: self.plan.time, seed: self.seed };
+        let context =
+            RuleContext { time: self.plan.time, seed: self.seed, zone: self.prepared.ruleset.tenant.display_timezone };
         timed(&self.rule_micros, || self.prepared.rules.evaluate(name, call, context))
     }
 

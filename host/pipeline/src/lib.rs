@@ -4,6 +4,7 @@
 //! stream.rs    source -> decode -> late -> hot window (window.rs); bronze and dead letters by position
 //! batch.rs     plan -> query -> detect -> commit, for every run
 //! ask.rs       what a plugin asks during a batch
+//! declared.rs  detection that a manifest declares, without a plugin
 //! scenario.rs  the live run: ticks, attempts, failures
 //! drain.rs     committed outputs -> tables
 //! sink.rs      which sinks there are; alarm_table.rs is the one of current alarms, notify.rs tells people
@@ -21,6 +22,7 @@ pub mod ask;
 pub mod backfill;
 pub mod batch;
 pub mod decide;
+pub mod declared;
 pub mod drain;
 pub mod engines;
 pub mod host;

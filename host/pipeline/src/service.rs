@@ -241,7 +241,7 @@ impl Host {
             state,
             ruleset: view.active.as_ref().map(|p| p.ruleset.digest),
             active_since: view.active_since,
-            plugin: view.active.as_deref().map(plugin_status),
+            plugin: view.active.as_deref().and_then(plugin_status),
             rules: view.active.as_deref().map(rule_status).unwrap_or_default(),
             pending: view.pending.clone(),
             rejected: view.rejected.clone(),
@@ -319,9 +319,11 @@ impl Host {
     }
 }
 
-fn plugin_status(prepared: &Prepared) -> PluginStatus {
+/// None where detection is declared.
+fn plugin_status(prepared: &Prepared) -> Option<PluginStatus> {
+    prepared.ruleset.manifest.plugin.as_ref()?;
     let d = prepared.detector.description();
-    PluginStatus { name: d.name.clone(), version: d.version.clone(), digest: prepared.detector.digest() }
+    Some(PluginStatus { name: d.name.clone(), version: d.version.clone(), digest: prepared.detector.digest() })
 }
 
 fn rule_status(prepared: &Prepared) -> Vec<FileStatus> {

@@ -203,7 +203,18 @@ pub(crate) struct Around<'a> {
 pub(crate) fn manifest(m: &Manifest, around: &Around<'_>) -> Vec<Problem> {
     let mut out = Vec::new();
     let problem = |field: String, message: String| Problem::new(MANIFEST, message).field(field);
-    out.extend(file(around, "plugin", &m.plugin));
+    match (&m.plugin, &m.detect) {
+        (Some(plugin), None) => out.extend(file(around, "plugin", plugin)),
+        (None, Some(_)) => {}
+        (Some(_), Some(_)) => {
+            out.push(problem("detect".into(), "there is a plugin too".into()).fix("keep either plugin or [detect]"))
+        }
+        (None, None) => out.push(
+            problem("plugin".into(), "there is neither a plugin nor [detect]".into())
+                .fix("write plugin = \"plugins/NAME.wasm\", or declare the detection in [detect]")
+                .partial(),
+        ),
+    }
     if let Trigger::Interval(span) = m.trigger
         && span.get() < SHORTEST_TRIGGER
     {

@@ -193,7 +193,7 @@ enum Class {
 /// Which limit a file has: what the manifest says it is, else what its folder says.
 fn class(path: &str, manifest: Option<&Manifest>) -> Class {
     if let Some(m) = manifest {
-        if m.plugin == path {
+        if m.plugin.as_deref() == Some(path) {
             return Class::Component;
         }
         if m.rules.values().any(|p| p == path) {

@@ -38,7 +38,6 @@ impl<T> Read<T> {
 
 /// Fields that a type requires: the name, a stand-in, and what to write.
 const REQUIRED: &[(&str, &str, &str)] = &[
-    ("plugin", "'x'", "plugin = \"plugins/NAME.wasm\""),
     ("trigger", "'once'", "trigger = { interval = \"1m\" }"),
     ("file", "'x'", "file = \"queries/NAME.sql\""),
     ("table", "'x'", "table = \"NAME\""),
@@ -48,6 +47,17 @@ const REQUIRED: &[(&str, &str, &str)] = &[
     ("type", "'text'", "type = \"TYPE\""),
     ("sql", "'x'", "sql = \"SELECT ...\""),
     ("path", "'x'", "path = \"FOLDER\""),
+    ("query", "'x'", "query = \"NAME\""),
+    ("rule", "'x'", "rule = \"NAME\""),
+    ("answer", "{}", "answer = { FIELD = \"KIND\" }"),
+    ("as", "'x'", "as = \"FIELD\""),
+    ("unnest", "'x'", "unnest = \"FIELD\""),
+    ("per", "[]", "per = [\"COLUMN\"]"),
+    ("name", "'x'", "name = \"NAME\""),
+    ("columns", "{}", "columns = { NAME = \"COLUMN\" }"),
+    ("key", "[]", "key = [\"COLUMN\"]"),
+    ("severity", "'x'", "severity = \"COLUMN\", or { fixed = \"major\" }"),
+    ("message", "''", "message = \"{COLUMN}: what is wrong\""),
 ];
 
 /// Reads `bytes`, the content of `file`.
@@ -343,7 +353,6 @@ mod tests {
                 "scenario.toml: inputs.b c: line 7: 'b c' is not a name: only letters, digits, '_' and '-' are allowed",
                 "scenario.toml: queries.q.fil: line 9: unknown key fil in scenario.toml; did you mean file?",
                 "scenario.toml: queries.q.file: file is missing; write file = \"queries/NAME.sql\"",
-                "scenario.toml: plugin: plugin is missing; write plugin = \"plugins/NAME.wasm\"",
             ]
         );
     }
@@ -367,7 +376,7 @@ mod tests {
         let read = read::<Manifest>("scenario.toml", b"plugin = 'p.wa");
         assert!(read.value.is_none() && read.problems.iter().all(|p| p.may_be_partial));
         let read = super::read::<Manifest>("scenario.toml", b"");
-        assert_eq!(read.problems.len(), 2);
+        assert_eq!(read.problems.len(), 1);
         assert!(read.problems.iter().all(|p| p.may_be_partial));
         let read = super::read::<Manifest>("scenario.toml", b"plugin = '\xff'");
         assert_eq!(read.problems.len(), 1);

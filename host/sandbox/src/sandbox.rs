@@ -96,7 +96,9 @@ struct Component<'a> {
 impl Detectors for Sandbox {
     fn load(&self, ruleset: &Ruleset) -> Result<Arc<dyn Detector>, Vec<Problem>> {
         let limits = &ruleset.limits;
-        let file = ruleset.manifest.plugin.as_str();
+        let Some(file) = ruleset.manifest.plugin.as_deref() else {
+            return Err(vec![Problem::new(MANIFEST, "there is no plugin").field("plugin")]);
+        };
         let bytes = ruleset.file(file, "plugin").map_err(|p| vec![p])?;
         stack(limits, self.engine.stack_bytes)?;
         admit::check(file, bytes, limits.component_bytes)?;

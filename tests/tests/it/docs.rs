@@ -247,7 +247,14 @@ fn kinds() -> Vec<FaultKind> {
 
 #[test]
 fn links_lead_somewhere() {
-    for document in ["README.md", "host/README.md", "docs/operator.md", "docs/plugin-author.md", "plugins/README.md"] {
+    for document in [
+        "README.md",
+        "host/README.md",
+        "docs/operator.md",
+        "docs/plugin-author.md",
+        "docs/detect.md",
+        "plugins/README.md",
+    ] {
         let path = repository().join(document);
         let read = std::fs::read_to_string(&path).unwrap();
         let links = read.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);

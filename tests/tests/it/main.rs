@@ -23,6 +23,7 @@ mod protocol;
 mod reference;
 mod rejected;
 mod s1;
+mod s1_forms;
 mod s2;
 mod s3;
 mod support;

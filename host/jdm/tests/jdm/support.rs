@@ -120,7 +120,7 @@ pub fn ask(key: &str) -> Value {
 }
 
 pub fn context() -> RuleContext {
-    RuleContext { time: T.parse().expect("a time"), seed: [7; 32] }
+    RuleContext { time: T.parse().expect("a time"), seed: [7; 32], zone: weir_model::Zone::UTC }
 }
 
 pub fn want(columns: &[(&str, Kind)]) -> RuleCall {

@@ -119,6 +119,10 @@ impl Queries for Planned {
         }
         Ok(versions)
     }
+
+    fn schema(&self, name: &str) -> Option<SchemaRef> {
+        self.queries.get(name).map(|query| query.kept.schema.clone())
+    }
 }
 
 impl Planned {

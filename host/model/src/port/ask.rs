@@ -12,7 +12,9 @@ use crate::stream::Chunk;
 use crate::stream::Offsets;
 use crate::stream::StreamDef;
 use crate::time::Time;
+use crate::zone::Zone;
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -73,6 +75,9 @@ pub trait Queries: Send + Sync {
     fn tables(&self) -> Result<BTreeMap<Name, String>, Fault> {
         Ok(BTreeMap::new())
     }
+
+    /// Columns of a query's answer; none when there is no such query.
+    fn schema(&self, name: &str) -> Option<SchemaRef>;
 }
 
 /// One call of a rule.
@@ -106,6 +111,8 @@ pub struct RuleContext {
     pub time: Time,
     /// The batch's seed: what random numbers in function nodes come from.
     pub seed: [u8; 32],
+    /// The zone in which the times of the input are written.
+    pub zone: Zone,
 }
 
 /// The rules of a ruleset, loaded and compiled once.

@@ -7,9 +7,17 @@ use weir_model::port::{Description, OutputDecl};
 use weir_model::ruleset::{Manifest, StatePolicy};
 use weir_model::{Name, Problem};
 
+use crate::declared;
+
 /// All that does not fit. `state_before`: the state schema of the scenario's latest batch, if it had one.
 pub fn problems(described: &Description, manifest: &Manifest, state_before: Option<u32>) -> Vec<Problem> {
     let mut out = Vec::new();
+    // What a declared detection says of itself stands in the manifest.
+    let file = manifest.plugin.as_deref().unwrap_or("scenario.toml");
+    let who = match &manifest.detect {
+        Some(_) => described.name.clone(),
+        None => format!("the plugin {}", described.name),
+    };
     let granted: [(&str, &[Name], Vec<&Name>); 4] = [
         ("inputs", &described.inputs, manifest.inputs.keys().collect()),
         ("queries", &described.queries, manifest.queries.keys().collect()),
@@ -19,23 +27,20 @@ pub fn problems(described: &Description, manifest: &Manifest, state_before: Opti
     for (section, asked, given) in granted {
         for name in asked.iter().filter(|n| !given.contains(n)) {
             out.push(
-                manifest_problem(
-                    section,
-                    format!("the plugin {} asks for '{name}', which is not there", described.name),
-                )
-                .fix(format!("add [{section}.{name}], or use a plugin that does not ask for it")),
+                manifest_problem(section, format!("{who} asks for '{name}', which is not there"))
+                    .fix(format!("add [{section}.{name}], or use a plugin that does not ask for it")),
             );
         }
     }
     for name in manifest.alarms.keys().filter(|n| !described.alarms.iter().any(|a| a.name == **n)) {
         out.push(
-            manifest_problem("alarms", format!("the plugin {} has no alarm type '{name}'", described.name))
+            manifest_problem("alarms", format!("{who} has no alarm type '{name}'"))
                 .fix(one_of(described.alarms.iter().map(|a| &a.name))),
         );
     }
     for name in manifest.outputs.keys().filter(|n| !described.outputs.iter().any(|o| o.name == **n)) {
         out.push(
-            manifest_problem("outputs", format!("the plugin {} has no output '{name}'", described.name))
+            manifest_problem("outputs", format!("{who} has no output '{name}'"))
                 .fix(one_of(described.outputs.iter().map(|o| &o.name))),
         );
     }
@@ -49,7 +54,7 @@ pub fn problems(described: &Description, manifest: &Manifest, state_before: Opti
             || output.name.as_str().starts_with(NOTIFY_OUTPUT)
         {
             out.push(
-                Problem::new(&manifest.plugin, format_args!("'{}' is an output of the host's own", output.name))
+                Problem::new(file, format_args!("'{}' is an output of the host's own", output.name))
                     .field(&output.name)
                     .fix("rename the output in the plugin"),
             );
@@ -63,9 +68,9 @@ pub fn problems(described: &Description, manifest: &Manifest, state_before: Opti
         }
         for field in output.fields.iter().filter(|f| f.name.starts_with('_')) {
             out.push(
-                Problem::new(&manifest.plugin, format_args!("output '{}' has a column '{}'", output.name, field.name))
+                Problem::new(file, format_args!("output '{}' has a column '{}'", output.name, field.name))
                     .field(&output.name)
-                    .fix("names that begin with '_' are the host's own: rename the column in the plugin"),
+                    .fix("names that begin with '_' are the host's own: rename the column"),
             );
         }
     }
@@ -76,9 +81,15 @@ pub fn problems(described: &Description, manifest: &Manifest, state_before: Opti
         out.push(
             manifest_problem(
                 "state",
-                format!("the plugin has state schema {now}, and the kept state has schema {before}"),
+                match (now == declared::STATE, before == declared::STATE) {
+                    (true, _) => {
+                        format!("[detect] keeps state of its own, and the kept state is a plugin's of schema {before}")
+                    }
+                    (_, true) => format!("the plugin has state schema {now}, and the kept state is that of [detect]"),
+                    _ => format!("the plugin has state schema {now}, and the kept state has schema {before}"),
+                },
             )
-            .fix("deploy a plugin with the old schema, or write state = \"reset\" to start on empty state"),
+            .fix("deploy what the kept state belongs to, or write state = \"reset\" to start on empty state"),
         );
     }
     out

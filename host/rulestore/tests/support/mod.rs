@@ -74,6 +74,9 @@ impl Queries for Part {
     fn input(&self, _: &str, _: &BatchInputs) -> Result<RecordBatch, CallError> {
         Err(DataError::Undeclared.into())
     }
+    fn schema(&self, _: &str) -> Option<arrow_schema::SchemaRef> {
+        None
+    }
     fn names(&self) -> Vec<Name> {
         Vec::new()
     }

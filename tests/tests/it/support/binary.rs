@@ -58,7 +58,7 @@ impl Site {
     pub fn new(trigger: &str, config: &str) -> Self {
         let dir = TempDir::new().unwrap();
         let site = Self { data: dir.path().join("data"), dir };
-        assemble_only(&site.store(), "s1-syslog");
+        assemble_only(&site.store(), &["s1-syslog"]);
         let trigger = format!("interval = \"{trigger}\"");
         site.edit("netops/s1-syslog/scenario.toml", "interval = \"10s\"", &trigger);
         let tables = "[ingest]\nflush = \"200ms\"\n[rule_store]\npoll = \"100ms\"\nsettle = \"200ms\"\n";

@@ -57,21 +57,25 @@ pub fn assemble(to: &Path) {
     }
 }
 
-/// The same with one scenario of tenant `netops` alone, and the streams that it reads.
-pub fn assemble_only(to: &Path, scenario: &str) {
+/// The same with some scenarios of tenant `netops` only, and the streams that they read.
+pub fn assemble_only(to: &Path, scenarios: &[&str]) {
     assemble(to);
     let tenant = to.join("netops");
-    let manifest = std::fs::read_to_string(tenant.join(scenario).join("scenario.toml")).unwrap();
-    let manifest: weir_model::Manifest = toml::from_str(&manifest).unwrap();
+    let manifests: Vec<weir_model::Manifest> = scenarios
+        .iter()
+        .map(|scenario| std::fs::read_to_string(tenant.join(scenario).join("scenario.toml")).unwrap())
+        .map(|text| toml::from_str(&text).unwrap())
+        .collect();
     for entry in std::fs::read_dir(&tenant).unwrap() {
         let folder = entry.unwrap();
-        if folder.path().join("scenario.toml").is_file() && folder.file_name() != scenario {
+        if folder.path().join("scenario.toml").is_file() && !scenarios.iter().any(|s| folder.file_name() == *s) {
             std::fs::remove_dir_all(folder.path()).unwrap();
         }
     }
     for entry in std::fs::read_dir(tenant.join("streams")).unwrap() {
         let file = entry.unwrap().path();
-        if !file.file_stem().is_some_and(|stem| manifest.inputs.contains_key(&*stem.to_string_lossy())) {
+        let stem = file.file_stem().unwrap().to_string_lossy().into_owned();
+        if !manifests.iter().any(|manifest| manifest.inputs.contains_key(&*stem)) {
             std::fs::remove_file(file).unwrap();
         }
     }
@@ -113,10 +117,17 @@ impl Example {
         ["s1-syslog", "s2-linkdown", "s3-iptv"].iter().for_each(|scenario| example.every_minute(scenario));
         example
     }
+    /// Some scenarios of the example in one host; `scenario()` is the first.
+    pub fn some(scenarios: &[&'static str]) -> Self {
+        Self::some_in(scenarios, TempDir::new().unwrap())
+    }
     fn of_in(scenario: &'static str, dir: TempDir) -> Self {
-        let example = Self::unassembled(scenario, dir);
-        assemble_only(&example.store(), scenario);
-        example.every_minute(scenario);
+        Self::some_in(&[scenario], dir)
+    }
+    fn some_in(scenarios: &[&'static str], dir: TempDir) -> Self {
+        let example = Self::unassembled(scenarios[0], dir);
+        assemble_only(&example.store(), scenarios);
+        scenarios.iter().for_each(|scenario| example.every_minute(scenario));
         example
     }
     fn unassembled(scenario: &'static str, dir: TempDir) -> Self {

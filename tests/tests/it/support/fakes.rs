@@ -195,6 +195,9 @@ impl Queries for InputOnly {
             at.values().iter().map(|t| Some((only.from.micros()..only.to.micros()).contains(t))).collect();
         arrow_select::filter::filter_record_batch(&rows, &keep).map_err(|e| Fault::internal(e).into())
     }
+    fn schema(&self, _: &str) -> Option<arrow_schema::SchemaRef> {
+        None
+    }
     fn names(&self) -> Vec<Name> {
         Vec::new()
     }
