@@ -84,7 +84,7 @@ fn probe(folder: &tempfile::TempDir, behaviour: &str) -> Arc<dyn Detector> {
 }
 
 /// The same calls in turns, each side first in half of them.
-fn in_turns(a: &dyn Detector, b: &dyn Detector, host: &Arc<dyn BatchHost>, rounds: usize) -> (Sample, Sample) {
+pub fn in_turns(a: &dyn Detector, b: &dyn Detector, host: &Arc<dyn BatchHost>, rounds: usize) -> (Sample, Sample) {
     let (mut first, mut second) = (Sample::default(), Sample::default());
     for round in 0..rounds + 20 {
         let (mut on_a, mut on_b) = (Sample::default(), Sample::default());

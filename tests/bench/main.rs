@@ -1,4 +1,4 @@
-//! The benchmarks: `cargo xtask bench [-- SECTION ... --quick]`. Prints Markdown tables, and what misses its goal by how
+//! The benchmarks: `cargo xtask bench [-- SECTION ... --quick | --long]`. Prints Markdown tables, and what misses its goal by how
 //! much. Both sides of a ratio are measured in the same run, in turns where that is possible.
 //!
 //! Sections: tick, batch, detect, instance, swap, ledger, delta. Without a name all are run. `soak MINUTES` is a run of its
@@ -9,6 +9,7 @@ mod call;
 mod delta;
 mod ledger;
 mod native;
+mod recorded;
 mod report;
 mod s1;
 mod soak;
@@ -16,7 +17,7 @@ mod support;
 
 /// The guest of the tests, compiled for this machine. Its folder lies inside of a member of this workspace, so it cannot
 /// be a dependency of it.
-#[allow(dead_code, clippy::disallowed_methods, reason = "one behaviour of many is measured, none of the bad ones")]
+#[allow(dead_code, reason = "one behaviour of many is measured")]
 #[path = "../guests/probe/src/lib.rs"]
 mod probe;
 
@@ -28,12 +29,13 @@ use report::Report;
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
     quick: bool,
+    times: usize,
 }
 
 impl Effort {
-    /// `full` rounds, or a tenth of them, at least five.
+    /// `full` rounds, or as many times more as was asked for; a tenth of them, at least five, when it must be quick.
     pub fn rounds(self, full: usize) -> usize {
-        if self.quick { (full / 10).max(5) } else { full }
+        self.times * if self.quick { (full / 10).max(5) } else { full }
     }
     /// The larger number unless it must be quick.
     pub fn most(self, full: u64, quick: u64) -> u64 {
@@ -54,7 +56,7 @@ const SECTIONS: [Section; 7] = [
 ];
 
 fn main() {
-    let mut effort = Effort { quick: false };
+    let mut effort = Effort { quick: false, times: 1 };
     let mut wanted = Vec::new();
     let mut minutes = None;
     let mut arguments = std::env::args().skip(1);
@@ -62,10 +64,12 @@ fn main() {
         match argument.as_str() {
             "soak" => minutes = Some(arguments.next().map_or(10, |n| n.parse().expect("a number of minutes"))),
             "--quick" => effort.quick = true,
+            // For a profiler, which wants a run to last.
+            "--long" => effort.times = 20,
             name if SECTIONS.iter().any(|(known, _)| *known == name) => wanted.push(argument),
             other => {
                 let known: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
-                eprintln!("{other}: neither --quick nor one of the sections {}", known.join(", "));
+                eprintln!("{other}: neither --quick, --long nor one of the sections {}", known.join(", "));
                 // The process has done nothing that needs an end.
                 #[allow(clippy::disallowed_methods)]
                 std::process::exit(2);

@@ -10,18 +10,20 @@ use weir_model::FaultPoints;
 use weir_model::batch::Plan;
 use weir_model::port::{Ledger, PollLimit, Prepared, RuleStore};
 use weir_model::{Clock, NoFaults, RunKey, StreamId};
+use weir_pipeline::ask::Ask;
 use weir_pipeline::batch::{self, Executed, Streams};
 use weir_pipeline::decide::tick::Due;
 use weir_pipeline::scenario::Step;
 
 use crate::Effort;
+use crate::call::in_turns;
 use crate::native::Native;
+use crate::recorded::Recorded;
 use crate::report::{Report, Sample};
 use crate::support::example::{Example, Live};
 use crate::support::fakes::name;
 
 const RULE: &str = "netops/s1-syslog/rules/1-2.json";
-const CASES: &str = "netops/s1-syslog/rules/1-2.cases.json";
 /// A tick of the example's source.
 const SOURCE: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -108,7 +110,9 @@ pub fn batch(report: &mut Report, effort: Effort) {
     let due = Due { time: example.clock.now(), skipped: None };
     let plan = batch::plan(key, due, &plugin, head.as_ref(), &streams, &read).unwrap();
 
-    let (a, b) = (execute(&live, &plugin, &streams, &plan).commit, execute(&live, &native, &streams, &plan).commit);
+    let sandboxed = execute(&live, &plugin, &streams, &plan);
+    let usage = sandboxed.usage;
+    let (a, b) = (sandboxed.commit, execute(&live, &native, &streams, &plan).commit);
     assert!(a.raised > 0 && !a.outputs.is_empty() && !a.state.is_empty(), "the batch has something to do");
     assert_eq!((a.raised, &a.events, &a.state), (b.raised, &b.events, &b.state), "both are the same code");
     for (a, b) in a.outputs.iter().zip(&b.outputs) {
@@ -135,6 +139,15 @@ pub fn batch(report: &mut Report, effort: Effort) {
     }
     report.durations("S1 batch without commit, plugin", &sandboxed, None);
     report.durations("the same code native", &natively, None);
+    let reader = live.built.ledger.state(&plan.key).unwrap();
+    let inputs = batch::inputs(&plan, &plugin, &streams);
+    let faults: Arc<dyn FaultPoints> = Arc::new(NoFaults);
+    let host = Recorded::of(Arc::new(Ask::new(plan.clone(), inputs, plugin.clone(), reader, faults)));
+    let (alone, natively_alone) = in_turns(plugin.detector.as_ref(), native.detector.as_ref(), &host, rounds);
+    report.durations("detect of that batch alone, all answers known: plugin", &alone, None);
+    report.durations("detect alone, the same code native", &natively_alone, None);
+    let used = format!("{} host calls, {:.2} M fuel", usage.host_calls, usage.fuel as f64 / 1e6);
+    report.figure("what the plugin uses in it", &used);
     report.ratio("S1 batch without commit, plugin over native", sandboxed.over(&natively), Some(1.15));
 }
 
@@ -144,8 +157,6 @@ pub fn swap(report: &mut Report, effort: Effort) {
     let example = Example::new();
     let live = example.open();
     example.batches(&live);
-    // The cases say that 50 is critical; an edit that changes the meaning leaves them out.
-    std::fs::remove_file(example.store().join(CASES)).unwrap();
     let (mut ordinary, mut swapped) = (Sample::default(), Sample::default());
     for round in 0..effort.rounds(60) as u64 {
         let before = live.built.store.scenario(&example.scenario()).unwrap().active.unwrap().ruleset.digest;

@@ -36,7 +36,8 @@ impl<'a> Staging<'a> {
     /// Takes the change into the group. Whether it writes anything.
     pub(crate) fn keep(&mut self) -> bool {
         let writes = !self.change.is_empty();
-        self.group.append(&mut self.change);
+        // Not `append`, which builds the whole group anew for each change.
+        self.group.extend(std::mem::take(&mut self.change));
         writes
     }
 

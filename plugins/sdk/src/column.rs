@@ -115,7 +115,8 @@ impl Texts {
         let Blobs { offsets, data } = blobs;
         let data = String::from_utf8(data).map_err(|_| DataError::Malformed)?;
         let cut = |offset: &u32| data.is_char_boundary(*offset as usize);
-        if !(well_formed && offsets.iter().all(cut)) {
+        // Most texts are ASCII, which can be cut anywhere.
+        if !(well_formed && (data.is_ascii() || offsets.iter().all(cut))) {
             return Err(DataError::Malformed.into());
         }
         Ok(Self { offsets, data, validity })

@@ -1,5 +1,8 @@
 //! Frames.
 
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+
 use crate::backend::prelude::*;
 use crate::{Blobs, Bytes, Column, DataError, DecimalColumn, Dictionary, Fault, Field, RowRef, Texts, Time, Validity};
 
@@ -16,20 +19,25 @@ use crate::{Blobs, Bytes, Column, DataError, DecimalColumn, Dictionary, Fault, F
 /// ```
 pub struct Frame {
     pub(crate) handle: FrameHandle,
-    rows: usize,
     /// What it is, for errors: `query 'error_counts'`.
     what: String,
+    // A frame never changes, so nothing of it is asked twice.
+    rows: OnceCell<usize>,
+    id: OnceCell<u32>,
+    columns: Columns,
 }
+
+/// Numbers of columns that were asked for by name; the same in all frames that were derived from one.
+type Columns = Rc<RefCell<Vec<(String, u32)>>>;
 
 impl Frame {
     pub(crate) fn new(handle: FrameHandle, what: String) -> Self {
-        let rows = handle.rows() as usize;
-        Self { handle, rows, what }
+        Self { handle, what, rows: OnceCell::new(), id: OnceCell::new(), columns: Columns::default() }
     }
 
     /// How many rows.
     pub fn rows(&self) -> usize {
-        self.rows
+        *self.rows.get_or_init(|| self.handle.rows() as usize)
     }
     /// The columns, in order.
     pub fn fields(&self) -> Vec<Field> {
@@ -37,11 +45,11 @@ impl Frame {
     }
     /// Whether there is such a column.
     pub fn has(&self, column: &str) -> bool {
-        self.handle.column(column).is_some()
+        self.column(column).is_ok()
     }
     /// A row, for [`crate::Alarm::because`] and [`crate::Batch::reject`].
     pub fn row(&self, row: usize) -> RowRef {
-        RowRef { frame: self.handle.id(), row: index(row) }
+        RowRef { frame: *self.id.get_or_init(|| self.handle.id()), row: index(row) }
     }
 
     /// A boolean column.
@@ -96,17 +104,21 @@ impl Frame {
 
     /// The rows from `start` on, `count` of them. Nothing crosses.
     pub fn slice(&self, start: usize, count: usize) -> Result<Self, Fault> {
-        self.derive(self.handle.slice(index(start), index(count)))
+        self.derive(self.handle.slice(index(start), index(count)), count)
     }
     /// These rows, in this order. Nothing crosses but their numbers.
     pub fn take(&self, rows: &[usize]) -> Result<Self, Fault> {
-        let rows: Vec<u32> = rows.iter().copied().map(index).collect();
-        self.derive(self.handle.take(&rows))
+        let numbers: Vec<u32> = rows.iter().copied().map(index).collect();
+        self.derive(self.handle.take(&numbers), rows.len())
     }
 
-    fn derive(&self, handle: Result<FrameHandle, Fault>) -> Result<Self, Fault> {
+    fn derive(&self, handle: Result<FrameHandle, Fault>, rows: usize) -> Result<Self, Fault> {
         match handle {
-            Ok(handle) => Ok(Self::new(handle, format!("rows of {}", self.what))),
+            Ok(handle) => Ok(Self {
+                rows: rows.into(),
+                columns: self.columns.clone(),
+                ..Self::new(handle, format!("rows of {}", self.what))
+            }),
             Err(fault) => Err(fault.about(|| format!("rows of {}", self.what))),
         }
     }
@@ -114,7 +126,14 @@ impl Frame {
         fault.about(|| format!("column '{column}' of {}", self.what))
     }
     pub(crate) fn column(&self, column: &str) -> Result<u32, Fault> {
-        self.handle.column(column).ok_or_else(|| self.about(DataError::NoSuchColumn.into(), column))
+        let mut known = self.columns.borrow_mut();
+        if let Some((_, number)) = known.iter().find(|(name, _)| name == column) {
+            return Ok(*number);
+        }
+        let number = self.handle.column(column);
+        let number = number.ok_or_else(|| self.about(DataError::NoSuchColumn.into(), column))?;
+        known.push((column.to_owned(), number));
+        Ok(number)
     }
     fn one<T>(&self, column: &str, read: impl FnOnce(&FrameHandle, u32) -> Result<T, Fault>) -> Result<T, Fault> {
         read(&self.handle, self.column(column)?).map_err(|fault| self.about(fault, column))

@@ -17,11 +17,23 @@ pub struct State<'a> {
 /// ```
 /// use weir_sdk::state::key;
 /// assert_eq!(key(["open", "core/1", "203.0.113.34"]), "open/core%2F1/203.0.113.34");
+/// assert_eq!(key(["/50%/", "", "%2F"]), "%2F50%25%2F//%252F");
 /// ```
 pub fn key<P: AsRef<str>>(parts: impl IntoIterator<Item = P>) -> String {
-    let parts: Vec<String> =
-        parts.into_iter().map(|part| part.as_ref().replace('%', "%25").replace('/', "%2F")).collect();
-    parts.join("/")
+    let mut out = String::new();
+    for (number, part) in parts.into_iter().enumerate() {
+        if number > 0 {
+            out.push('/');
+        }
+        let mut rest = part.as_ref();
+        while let Some(at) = rest.find(['%', '/']) {
+            out.push_str(&rest[..at]);
+            out.push_str(if rest[at..].starts_with('%') { "%25" } else { "%2F" });
+            rest = &rest[at + 1..];
+        }
+        out.push_str(rest);
+    }
+    out
 }
 
 impl<'a> State<'a> {

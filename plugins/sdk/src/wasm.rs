@@ -43,7 +43,7 @@ pub fn prepare<D: Detector>(prepared: &OnceCell<D>, config: &str) -> Result<(), 
 /// `detect` of a component.
 pub fn detect<D: Detector>(prepared: &OnceCell<D>, batch: batches::Batch) -> Result<plugin::Verdict, types::Fault> {
     let detector = prepared.get().ok_or_else(|| types::Fault::Internal("prepare was not called".to_owned()))?;
-    let verdict = detector.detect(&Batch::on(handles::BatchHandle(batch))).map_err(leave)?;
+    let verdict = detector.detect(&Batch::on(handles::BatchHandle::new(batch))).map_err(leave)?;
     Ok(verdict.into())
 }
 

@@ -1,11 +1,27 @@
 //! The host's resources behind this crate's backend. What crosses is moved, not copied.
 
+use std::cell::OnceCell;
+
 use super::{batches, types};
 use crate::backend::{self, QueryCall, RuleCall, Values};
 use crate::{Alarm, Blobs, Bounds, Decimals, Fault, Field, Named, RowFault, RowRef, Time};
 
 /// A batch.
-pub struct BatchHandle(pub(super) batches::Batch);
+pub struct BatchHandle {
+    /// Asked for when it is used first: a detector without state has none.
+    state: OnceCell<batches::State>,
+    batch: batches::Batch,
+}
+
+impl BatchHandle {
+    pub(super) fn new(batch: batches::Batch) -> Self {
+        Self { state: OnceCell::new(), batch }
+    }
+    fn state(&self) -> &batches::State {
+        self.state.get_or_init(|| self.batch.state())
+    }
+}
+
 /// A frame.
 pub struct FrameHandle(batches::Frame);
 /// A writer.
@@ -17,13 +33,13 @@ pub(super) fn named(values: Vec<Named>) -> Vec<types::Named> {
 
 impl backend::Batch for BatchHandle {
     fn time(&self) -> i64 {
-        self.0.time()
+        self.batch.time()
     }
     fn input(&self, name: &str) -> Result<FrameHandle, Fault> {
-        Ok(FrameHandle(self.0.input(name)?))
+        Ok(FrameHandle(self.batch.input(name)?))
     }
     fn window(&self, input: &str) -> Result<Bounds, Fault> {
-        let bounds = self.0.window(input)?;
+        let bounds = self.batch.window(input)?;
         Ok(Bounds {
             start: Time::from_micros(bounds.start),
             end: Time::from_micros(bounds.end),
@@ -31,7 +47,7 @@ impl backend::Batch for BatchHandle {
         })
     }
     fn query(&self, call: QueryCall<'_>) -> Result<FrameHandle, Fault> {
-        let query = self.0.query(call.name);
+        let query = self.batch.query(call.name);
         if !call.values.is_empty() {
             query.bind(&named(call.values));
         }
@@ -41,7 +57,7 @@ impl backend::Batch for BatchHandle {
         Ok(FrameHandle(query.run()?))
     }
     fn rule(&self, call: RuleCall<'_>) -> Result<(FrameHandle, Vec<RowFault>), Fault> {
-        let rule = self.0.rule(call.name);
+        let rule = self.batch.rule(call.name);
         if !call.values.is_empty() {
             rule.bind(&named(call.values));
         }
@@ -66,35 +82,35 @@ impl backend::Batch for BatchHandle {
         Ok((answer, failed.into_iter().map(fault).collect()))
     }
     fn state_get(&self, keys: Blobs) -> Result<(Vec<u8>, Blobs), Fault> {
-        let (present, values) = self.0.state().get_many(&keys.into());
+        let (present, values) = self.state().get_many(&keys.into());
         Ok((present, values.into()))
     }
     fn state_put(&self, keys: Blobs, values: Blobs, ttl_seconds: Option<u64>) -> Result<(), Fault> {
-        self.0.state().put_many(&keys.into(), &values.into(), ttl_seconds);
+        self.state().put_many(&keys.into(), &values.into(), ttl_seconds);
         Ok(())
     }
     fn state_delete(&self, keys: Blobs) -> Result<(), Fault> {
-        self.0.state().delete_many(&keys.into());
+        self.state().delete_many(&keys.into());
         Ok(())
     }
     fn state_scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: u32) -> Result<(Blobs, Blobs), Fault> {
-        let (keys, values) = self.0.state().scan(prefix, after, limit);
+        let (keys, values) = self.state().scan(prefix, after, limit);
         Ok((keys.into(), values.into()))
     }
     fn output(&self, name: &str) -> WriterHandle {
-        WriterHandle(self.0.output(name))
+        WriterHandle(self.batch.output(name))
     }
     fn scratch(&self, fields: Vec<Field>) -> WriterHandle {
         let fields: Vec<types::Field> = fields.into_iter().map(Into::into).collect();
-        WriterHandle(self.0.scratch(&fields))
+        WriterHandle(self.batch.scratch(&fields))
     }
     fn alarms(&self, alarms: Vec<Alarm>) -> Result<(), Fault> {
         let alarms: Vec<types::Alarm> = alarms.into_iter().map(Into::into).collect();
-        Ok(self.0.alarms(&alarms)?)
+        Ok(self.batch.alarms(&alarms)?)
     }
     fn reject(&self, rows: &[RowRef], reason: &str) -> Result<(), Fault> {
         let rows: Vec<types::RowRef> = rows.iter().copied().map(Into::into).collect();
-        Ok(self.0.reject(&rows, reason)?)
+        Ok(self.batch.reject(&rows, reason)?)
     }
 }
 
