@@ -1,8 +1,8 @@
 //! The benchmarks: `cargo xtask bench [-- SECTION ... --quick | --long]`. Prints Markdown tables, and what misses its goal by how
 //! much. Both sides of a ratio are measured in the same run, in turns where that is possible.
 //!
-//! Sections: tick, batch, detect, instance, swap, ledger, delta. Without a name all are run. `soak MINUTES` is a run of its
-//! own (`cargo xtask soak`): it needs the host's binary beside this one.
+//! Sections: tick, batch, detect, instance, windows, swap, ledger, delta. Without a name all are run. `soak MINUTES` is a run
+//! of its own (`cargo xtask soak`): it needs the host's binary beside this one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod call;
@@ -14,6 +14,7 @@ mod report;
 mod s1;
 mod soak;
 mod support;
+mod windows;
 
 /// The guest of the tests, compiled for this machine. Its folder lies inside of a member of this workspace, so it cannot
 /// be a dependency of it.
@@ -45,11 +46,12 @@ impl Effort {
 
 type Section = (&'static str, fn(&mut Report, Effort));
 
-const SECTIONS: [Section; 7] = [
+const SECTIONS: [Section; 8] = [
     ("tick", s1::tick),
     ("batch", s1::batch),
     ("detect", call::detect),
     ("instance", call::instance),
+    ("windows", windows::run),
     ("swap", s1::swap),
     ("ledger", ledger::run),
     ("delta", delta::run),
