@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
+use arrow_array::BooleanArray;
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::TimestampMicrosecondType;
 use arrow_select::concat::concat_batches;
+use arrow_select::filter::filter_record_batch;
 use weir_model::port::{BatchInputs, Ledger, Prepared};
 use weir_model::stream::Chunk;
 use weir_model::{FaultPoints, NoFaults, Time};
@@ -16,10 +20,12 @@ use crate::support::example::Example;
 /// S1 looks back so far.
 const LOOKS_BACK: std::time::Duration = std::time::Duration::from_secs(120);
 
-/// A chunk whose rows come `times` times.
-fn grown(chunk: &Chunk, times: usize) -> Chunk {
-    let copies: Vec<_> = std::iter::repeat_n(&chunk.rows, times).collect();
-    Chunk { rows: concat_batches(chunk.rows.schema_ref(), copies).unwrap(), ..chunk.clone() }
+/// The rows of a chunk before `since` or from then on, so many times.
+fn grown(chunk: &Chunk, event_time: &str, since: Time, older: bool, times: usize) -> Chunk {
+    let column = chunk.rows.column_by_name(event_time).unwrap().as_primitive::<TimestampMicrosecondType>();
+    let wanted: BooleanArray = column.values().iter().map(|t| Some((*t < since.micros()) == older)).collect();
+    let part = filter_record_batch(&chunk.rows, &wanted).unwrap();
+    Chunk { rows: concat_batches(part.schema_ref(), std::iter::repeat_n(&part, times)).unwrap(), ..chunk.clone() }
 }
 
 /// The inputs with the rows from `since` on `inside` times, and those before it `outside` times; and how many these are.
@@ -27,12 +33,23 @@ fn inputs_of(inputs: &BatchInputs, since: Time, inside: usize, outside: usize) -
     let mut out = inputs.clone();
     let mut rows = [0, 0];
     for stream in out.streams.values_mut() {
-        for chunk in &mut stream.chunks {
-            let older = chunk.max_time < since;
-            *chunk = grown(chunk, if older { outside } else { inside });
-            rows[usize::from(older)] += chunk.rows.num_rows();
+        let event_time = stream.def.event_time.clone();
+        let mut chunks = Vec::new();
+        for (older, times) in [(true, outside), (false, inside)] {
+            for chunk in &stream.chunks {
+                let mut part = grown(chunk, &event_time, since, older, times);
+                if older {
+                    part.max_time = part.max_time.min(Time(since.micros() - 1));
+                } else {
+                    part.min_time = part.min_time.max(since);
+                }
+                rows[usize::from(older)] += part.rows.num_rows();
+                chunks.push(part);
+            }
         }
+        stream.chunks = chunks;
     }
+    assert!(rows[0] > 0 && rows[1] > 0, "the window holds rows of both kinds: {rows:?}");
     (out, rows)
 }
 
