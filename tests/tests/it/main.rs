@@ -18,6 +18,7 @@ mod lifecycle;
 mod limits;
 mod network_cep;
 mod notify;
+mod oracle;
 mod pause;
 mod protocol;
 mod reference;
