@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use weir_model::ruleset::TableDef;
 use weir_model::stream::Columns;
 use weir_model::{Digest, Name, Problem, Ruleset};
@@ -47,11 +47,6 @@ pub(crate) enum Origin {
 pub(crate) struct Reference {
     pub schema: SchemaRef,
     pub origin: Origin,
-}
-
-/// The schema that columns of a manifest make.
-pub(crate) fn schema_of(columns: &Columns) -> SchemaRef {
-    Arc::new(Schema::new(columns.0.iter().map(|c| Field::new(&c.name, c.ty.arrow(), !c.required)).collect::<Vec<_>>()))
 }
 
 /// The tables of a ruleset.
@@ -89,7 +84,7 @@ pub(crate) fn read_all(ruleset: &Ruleset, tools: &Tools) -> Result<References, V
 }
 
 fn in_lake(ruleset: &Ruleset, name: &Name, table: &Name, columns: &Columns, tools: &Tools) -> Reference {
-    let schema = schema_of(columns);
+    let schema = columns.schema();
     let place = (format!("{}/scenario.toml", ruleset.scenario), format!("tables.{name}.lake"));
     let lake = InLake::new(
         (ruleset.scenario.tenant.clone(), table.clone()),

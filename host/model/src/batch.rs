@@ -21,6 +21,8 @@ pub const ALARM_EVENTS: &str = "alarm_events";
 pub const ALARMS: &str = "alarms";
 /// The output that every scenario and stream has: rows that could not be used. Also its table's name.
 pub const DEAD_LETTERS: &str = "dead_letters";
+/// Outputs and tables that are the host's own: no plugin writes them.
+pub const HOST_OUTPUTS: [&str; 3] = [ALARM_EVENTS, ALARMS, DEAD_LETTERS];
 
 /// Columns that the host appends to every output's rows: T of the batch.
 pub const BATCH_TIME: &str = "_batch_time";

@@ -157,18 +157,23 @@ pub struct FieldDef {
     pub nullable: bool,
 }
 
-/// The Arrow type in which an output column of a kind is kept. Decimals of outputs are decimal(38,9), json is text.
-pub fn output_type(kind: Kind) -> DataType {
+/// The type in which an output column of a kind is kept. Decimals of outputs are decimal(38,9), json is text.
+pub fn output_column(kind: Kind) -> ColumnType {
     match kind {
-        Kind::Boolean => DataType::Boolean,
-        Kind::Int64 => DataType::Int64,
-        Kind::Float64 => DataType::Float64,
-        Kind::Decimal => DataType::Decimal128(38, 9),
-        Kind::Text | Kind::Json => DataType::Utf8,
-        Kind::Bytes => DataType::Binary,
-        Kind::Timestamp => timestamp_type(),
-        Kind::Date => DataType::Date32,
+        Kind::Boolean => ColumnType::Boolean,
+        Kind::Int64 => ColumnType::Int64,
+        Kind::Float64 => ColumnType::Float64,
+        Kind::Decimal => ColumnType::Decimal { precision: 38, scale: 9 },
+        Kind::Text | Kind::Json => ColumnType::Text,
+        Kind::Bytes => ColumnType::Bytes,
+        Kind::Timestamp => ColumnType::Timestamp,
+        Kind::Date => ColumnType::Date,
     }
+}
+
+/// The Arrow type of [`output_column`].
+pub fn output_type(kind: Kind) -> DataType {
+    output_column(kind).arrow()
 }
 
 /// The Arrow schema of declared output fields.

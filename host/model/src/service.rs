@@ -279,6 +279,25 @@ pub struct BackfillProgress {
 }
 
 impl BackfillProgress {
+    /// Of a run before any batch of this call. One that is no backfill has no batches.
+    pub fn begun(run: RunKey, ruleset: Digest, backfill: Option<&Backfill>) -> Self {
+        Self {
+            run,
+            ruleset,
+            base: backfill.and_then(|b| b.base),
+            done: 0,
+            total: backfill.map_or(0, Backfill::batches),
+            time: None,
+            rows_in: 0,
+            results: 0,
+            alarms: 0,
+            failed: 0,
+            publish: false,
+            published: false,
+            discarded: false,
+        }
+    }
+
     /// Whether nothing is left to do.
     pub fn finished(&self) -> bool {
         self.discarded || self.done == self.total && (self.published || !self.publish)

@@ -131,6 +131,17 @@ fn in_column<E: serde::de::Error>(name: &str, e: &dyn fmt::Display) -> E {
     E::custom(format_args!("column {name}: {e}"))
 }
 
+impl Columns {
+    /// As Arrow fields; what is not required may be null.
+    pub fn fields(&self) -> Vec<Field> {
+        self.0.iter().map(|c| Field::new(&c.name, c.ty.arrow(), !c.required)).collect()
+    }
+    /// As an Arrow schema.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(self.fields()))
+    }
+}
+
 impl StreamDef {
     /// How much after the time at which it was taken in a row may say to have happened.
     pub fn ahead(&self) -> Span {
@@ -138,17 +149,14 @@ impl StreamDef {
     }
     /// The Arrow schema of a stream's own columns, without the position.
     pub fn schema(&self) -> SchemaRef {
-        Arc::new(Schema::new(self.fields()))
+        self.schema.schema()
     }
     /// The Arrow schema of windows and bronze: the stream's columns, then [`PARTITION`] and [`OFFSET`].
     pub fn positioned_schema(&self) -> SchemaRef {
-        let mut fields = self.fields();
+        let mut fields = self.schema.fields();
         fields.push(Field::new(PARTITION, DataType::Int32, false));
         fields.push(Field::new(OFFSET, DataType::Int64, false));
         Arc::new(Schema::new(fields))
-    }
-    fn fields(&self) -> Vec<Field> {
-        self.schema.0.iter().map(|c| Field::new(&c.name, c.ty.arrow(), !c.required)).collect()
     }
 }
 

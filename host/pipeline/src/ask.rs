@@ -1,9 +1,7 @@
 //! What a plugin may ask during one batch: inputs, queries, rules and keyed state, all as functions of the plan.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
@@ -11,8 +9,7 @@ use weir_model::batch::{Plan, Space, StateValue, StateWrite};
 use weir_model::port::{BatchHost, BatchInputs, Bounds, Prepared, RuleAnswer, RuleCall, RuleContext, StateReader};
 use weir_model::{CallError, DataError, Fault, FaultKind, FaultPoints, Scalar, Time};
 
-/// Entries that are read from the store at once while a scan looks for keys that are neither expired nor deleted.
-const SCAN_PAGE: usize = 1_024;
+use crate::layered::{Layered, PAGE};
 
 /// The host's side of one batch.
 pub struct Ask {
@@ -28,16 +25,7 @@ pub struct Ask {
 
 struct Keyed {
     space: Space,
-    reader: Box<dyn StateReader>,
-    overlay: Mutex<Overlay>,
-}
-
-#[derive(Default)]
-struct Overlay {
-    writes: BTreeMap<Vec<u8>, Option<StateValue>>,
-    /// How keys and bytes of the space differ from what the store has.
-    keys: i64,
-    bytes: i64,
+    state: Layered,
 }
 
 impl Ask {
@@ -49,11 +37,7 @@ impl Ask {
         reader: Box<dyn StateReader>,
         faults: Arc<dyn FaultPoints>,
     ) -> Self {
-        let state = plan.state_schema.map(|schema| Keyed {
-            space: Space::Plugin(schema),
-            reader,
-            overlay: Mutex::new(Overlay::default()),
-        });
+        let state = plan.state_schema.map(|schema| Keyed { space: Space::Plugin(schema), state: Layered::new(reader) });
         let seed = plan.seed();
         let (query_micros, rule_micros) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { plan, seed, inputs, prepared, faults, state, query_micros, rule_micros }
@@ -61,15 +45,7 @@ impl Ask {
 
     /// The changes that the plugin made, by key.
     pub fn state_writes(&self) -> Vec<StateWrite> {
-        let Some(keyed) = &self.state else {
-            return Vec::new();
-        };
-        let overlay = keyed.lock();
-        overlay
-            .writes
-            .iter()
-            .map(|(key, after)| StateWrite { space: keyed.space.clone(), key: key.clone(), after: after.clone() })
-            .collect()
+        self.state.as_ref().map(|keyed| keyed.state.writes()).unwrap_or_default()
     }
 
     /// Microseconds spent in queries and in rules.
@@ -87,21 +63,12 @@ impl Ask {
         if let Some(value) = &after {
             check(value.value.len() as u64, limits.state_value_bytes, "state_value_bytes", "bytes of a value")?;
         }
-        let mut overlay = keyed.lock();
-        let before = match overlay.writes.get(key) {
-            Some(written) => written.as_ref().map(|v| v.value.len()),
-            None => keyed.reader.get(&keyed.space, key)?.map(|v| v.value.len()),
-        };
-        let size = |len: Option<usize>| len.map_or((0, 0), |len| (1, signed(key.len() + len)));
-        let ((k0, b0), (k1, b1)) = (size(before), size(after.as_ref().map(|v| v.value.len())));
-        overlay.keys += k1 - k0;
-        overlay.bytes += b1 - b0;
         let grows = after.is_some();
-        overlay.writes.insert(key.to_vec(), after);
+        keyed.state.put(&keyed.space, key, after)?;
         if grows {
-            let (keys, bytes) = keyed.reader.size(&keyed.space)?;
-            check(keys.saturating_add_signed(overlay.keys), limits.state_keys, "state_keys", "keys of state")?;
-            check(bytes.saturating_add_signed(overlay.bytes), limits.state_bytes, "state_bytes", "bytes of state")?;
+            let (keys, bytes) = keyed.state.size(&keyed.space)?;
+            check(keys, limits.state_keys, "state_keys", "keys of state")?;
+            check(bytes, limits.state_bytes, "state_bytes", "bytes of state")?;
         }
         Ok(())
     }
@@ -109,10 +76,6 @@ impl Ask {
     fn alive(&self, value: &StateValue) -> bool {
         value.expires.is_none_or(|at| at > self.plan.time)
     }
-}
-
-fn signed(n: usize) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 fn check(got: u64, limit: u64, name: &str, what: &str) -> Result<(), CallError> {
@@ -123,12 +86,6 @@ fn check(got: u64, limit: u64, name: &str, what: &str) -> Result<(), CallError> 
         .field(name)
         .fix(format_args!("keep less, give values a ttl, or raise limits.{name} in scenario.toml and tenant.toml"))
         .into())
-}
-
-impl Keyed {
-    fn lock(&self) -> MutexGuard<'_, Overlay> {
-        self.overlay.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn timed<T>(total: &AtomicU64, f: impl FnOnce() -> T) -> T {
@@ -175,13 +132,9 @@ impl BatchHost for Ask {
 
     fn state_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, CallError> {
         let keyed = self.keyed()?;
-        let overlay = keyed.lock();
         keys.iter()
             .map(|key| {
-                let value = match overlay.writes.get(*key) {
-                    Some(written) => written.clone(),
-                    None => keyed.reader.get(&keyed.space, key)?,
-                };
+                let value = keyed.state.get(&keyed.space, key)?;
                 Ok(value.filter(|v| self.alive(v)).map(|v| v.value))
             })
             .collect()
@@ -208,44 +161,16 @@ impl BatchHost for Ask {
         limit: u32,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, CallError> {
         let keyed = self.keyed()?;
-        let overlay = keyed.lock();
         let limit = limit as usize;
-        let start = after.map_or(Bound::Included(prefix.to_vec()), |a| Bound::Excluded(a.max(prefix).to_vec()));
-        // `after` below the prefix is the same as none.
-        let start = match start {
-            Bound::Excluded(a) if a == prefix && after.is_some_and(|x| x < prefix) => Bound::Included(a),
-            other => other,
-        };
-        let mut written = overlay
-            .writes
-            .range::<Vec<u8>, _>((start, Bound::Unbounded))
-            .take_while(|(k, _)| k.starts_with(prefix))
-            .peekable();
         let mut out = Vec::new();
         let mut cursor = after.map(<[u8]>::to_vec);
-        'pages: loop {
-            let page = keyed.reader.scan(&keyed.space, prefix, cursor.as_deref(), SCAN_PAGE)?;
-            let more = page.len() == SCAN_PAGE;
-            for (key, value) in page {
-                while let Some((k, v)) = written.next_if(|(k, _)| **k < key) {
-                    out.extend(v.as_ref().filter(|v| self.alive(v)).map(|v| (k.clone(), v.value.clone())));
-                }
-                let value = match written.next_if(|(k, _)| **k == key) {
-                    Some((_, overwritten)) => overwritten.clone(),
-                    None => Some(value),
-                };
-                cursor = Some(key.clone());
-                out.extend(value.filter(|v| self.alive(v)).map(|v| (key, v.value)));
-                if out.len() >= limit {
-                    break 'pages;
-                }
-            }
-            if !more {
-                out.extend(
-                    written.filter_map(|(k, v)| {
-                        v.as_ref().filter(|v| self.alive(v)).map(|v| (k.clone(), v.value.clone()))
-                    }),
-                );
+        // Expired entries are still there, so a page may bring fewer than it has.
+        while out.len() < limit {
+            let page = keyed.state.scan(&keyed.space, prefix, cursor.as_deref(), PAGE)?;
+            let last = page.len() < PAGE;
+            cursor = page.last().map(|(key, _)| key.clone());
+            out.extend(page.into_iter().filter(|(_, v)| self.alive(v)).map(|(key, v)| (key, v.value)));
+            if last {
                 break;
             }
         }

@@ -4,7 +4,6 @@
 //! backfill.rs  what a call does: open the run, batches for about a second, publish when all are there
 //! run.rs       one batch after the other: plan, detect, commits in groups
 //! sliding.rs   a stream's rows around T, read from bronze in slabs
-//! layered.rs   state as the run's uncommitted batches left it
 //! publish.rs   the run's rows in place of those in the result tables, or given up
 //! ```
 //!
@@ -12,7 +11,6 @@
 //! batch before. A row that came out of order is in its place then, where the live batch at T may not have had it yet.
 //! Late rows and dead letters were never in bronze, so no run sees them.
 
-mod layered;
 mod publish;
 mod run;
 mod sliding;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use weir_model::port::{Append, Table};
-use weir_model::stream::{BronzeCursor, SourceDef, StreamDef, StreamMeta, tick_interval};
-use weir_model::{Digest, Fault, FaultKind, Incarnation, Offsets, StreamId, Time};
+use weir_model::stream::{BronzeCursor, SourceDef, StreamDef, tick_interval};
+use weir_model::{Digest, Fault, FaultKind, StreamId, Time};
 
 use crate::engines::Engines;
-use crate::stream::{app, event_times, table_name};
+use crate::stream::{app, event_times, first, table_name, ticks_before};
 
 /// A stream that is being filled. Rows come in offset order, all of partition 0. A host that starts on the folder goes on
 /// after the last of them; what was half filled when the process ended stays as it is and is not filled again.
@@ -37,20 +37,13 @@ impl Import {
         if engines.ledger.stream(&id)?.is_some() || !engines.ledger.bronze(&id)?.flushed.0.is_empty() {
             return Err(used(&id, "was read or filled before"));
         }
-        let first = format!("select 1 as found from \"{table_name}\" limit 1");
+        let any = format!("select 1 as found from \"{table_name}\" limit 1");
         // No table is no rows; one that cannot be read says so when it is opened below.
-        if engines.adhoc.query(&id.tenant, &first, Vec::new()).is_ok_and(|rows| rows.num_rows() > 0) {
+        if engines.adhoc.query(&id.tenant, &any, Vec::new()).is_ok_and(|rows| rows.num_rows() > 0) {
             return Err(used(&id, format_args!("has rows already, in table {table_name}")));
         }
         let now = engines.clock.now();
-        let seed = format!("{}/{id}/{now}", engines.ledger.incarnation());
-        let meta = StreamMeta {
-            incarnation: Incarnation(Digest::of(seed.as_bytes()).short()),
-            generation: 1,
-            definition,
-            anchor: anchor(&def.source, ticks, end, now),
-            start: Offsets::default(),
-        };
+        let meta = first(engines, &id, definition, anchor(&def.source, ticks, end, now), now);
         let runtime = &engines.runtime;
         let table = runtime.block_on(engines.lake.table(&id.tenant, &table_name, def.positioned_schema()))?;
         let table_id = Some(runtime.block_on(table.id())?);
@@ -89,8 +82,7 @@ fn anchor(source: &SourceDef, ticks: u64, end: Time, now: Time) -> Time {
     // One without a usable interval is refused where it is opened.
     let every = tick_interval(*interval, *rate).unwrap_or(Duration::from_secs(1));
     let next = end.max(now.minus(history.get())).floor(every, Duration::ZERO).plus(every);
-    let passed = every.as_micros().saturating_mul(u128::from(ticks));
-    Time(next.micros().saturating_sub(i64::try_from(passed).unwrap_or(i64::MAX)))
+    ticks_before(next, every, ticks)
 }
 
 #[cfg(test)]

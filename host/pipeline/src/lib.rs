@@ -27,6 +27,7 @@ pub mod drain;
 pub mod engines;
 pub mod host;
 pub mod import;
+mod layered;
 pub mod loops;
 pub mod notices;
 pub mod notify;

@@ -218,12 +218,7 @@ impl Notify {
         if let Some(open) = open.filter(|o| o.ruleset == ruleset) {
             return Ok(open.clone());
         }
-        let id = &self.sink.key.scenario;
-        let active = engines.store.scenario(id).and_then(|v| v.active).filter(|p| p.ruleset.digest == ruleset);
-        let prepared = match active {
-            Some(active) => active,
-            None => engines.store.stored(id, ruleset)?,
-        };
+        let prepared = engines.store.stored(&self.sink.key.scenario, ruleset)?;
         let def = prepared.ruleset.manifest.notify.get(&self.name).ok_or_else(|| {
             Fault::internal(format_args!("ruleset {} has no sink notify.{}", ruleset.short(), self.name))
         })?;

@@ -397,12 +397,7 @@ fn meta(
         return Ok(meta.clone());
     }
     let meta = match known {
-        None => {
-            let seed = format!("{}/{id}/{now}", engines.ledger.incarnation());
-            let incarnation = Incarnation(Digest::of(seed.as_bytes()).short());
-            let anchor = origin(&def.source, now, 0);
-            StreamMeta { incarnation, generation: 1, definition, anchor, start: Offsets::default() }
-        }
+        None => first(engines, id, definition, origin(&def.source, now, 0), now),
         Some(before) => StreamMeta {
             incarnation: before.incarnation,
             generation: before.generation + 1,
@@ -413,6 +408,19 @@ fn meta(
     };
     engines.ledger.put_stream(id, &meta)?;
     Ok(meta)
+}
+
+/// The entry of a stream that the ledger has not seen before.
+pub(crate) fn first(engines: &Engines, id: &StreamId, definition: Digest, anchor: Time, now: Time) -> StreamMeta {
+    let seed = format!("{}/{id}/{now}", engines.ledger.incarnation());
+    let incarnation = Incarnation(Digest::of(seed.as_bytes()).short());
+    StreamMeta { incarnation, generation: 1, definition, anchor, start: Offsets::default() }
+}
+
+/// The time so many ticks before another.
+pub(crate) fn ticks_before(time: Time, every: Duration, ticks: u64) -> Time {
+    let passed = every.as_micros().saturating_mul(u128::from(ticks));
+    Time(time.micros().saturating_sub(i64::try_from(passed).unwrap_or(i64::MAX)))
 }
 
 /// The origin of a generated stream's ticks: the first start less its history, or, for a later generation, such that tick
@@ -426,8 +434,7 @@ fn origin(source: &SourceDef, now: Time, next: u64) -> Time {
     if next == 0 {
         return now.minus(history.get()).floor(every, Duration::ZERO);
     }
-    let passed = every.as_micros().saturating_mul(u128::from(next));
-    Time(now.micros().saturating_sub(i64::try_from(passed).unwrap_or(i64::MAX))).floor(every, Duration::ZERO)
+    ticks_before(now, every, next).floor(every, Duration::ZERO)
 }
 
 pub(crate) fn event_times(rows: &RecordBatch, column: &str) -> Result<Vec<i64>, Fault> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weir_model::batch::{ALARM_EVENTS, ALARMS, BATCH_TIME, DEAD_LETTERS};
+use weir_model::batch::{ALARM_EVENTS, ALARMS, BATCH_TIME, DEAD_LETTERS, HOST_OUTPUTS};
 use weir_model::port::{Upkeep, Upkept};
 use weir_model::service::TableStatus;
 use weir_model::{Fault, FaultKind, Name, RunId};
@@ -89,7 +89,7 @@ impl Host {
             let own = sinks.iter().filter(|s| s.key.scenario == view.id && s.key.run == RunId::Live);
             names.extend(own.map(|s| s.output.clone()));
             for name in names {
-                if [ALARM_EVENTS, ALARMS, DEAD_LETTERS].contains(&name.as_str()) {
+                if HOST_OUTPUTS.contains(&name.as_str()) {
                     continue;
                 }
                 let def = outputs.get(&name);

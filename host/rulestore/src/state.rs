@@ -61,7 +61,7 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// A ruleset that is still ready.
     pub(crate) fn ready(&self, digest: Digest) -> Option<Arc<Prepared>> {
-        self.recent.iter().find(|p| p.ruleset.digest == digest).cloned()
+        self.recent.iter().chain(&self.active).find(|p| p.ruleset.digest == digest).cloned()
     }
     /// Keeps one ready.
     pub(crate) fn remember(&mut self, prepared: &Arc<Prepared>) {

@@ -17,7 +17,7 @@ use super::order::total;
 use super::plan::{columns_read, draft};
 use super::run::{Param, Planned, Query, StreamUse};
 use crate::error::Refusal;
-use crate::reference::{self, Reference, Shared, schema_of};
+use crate::reference::{self, Reference, Shared};
 use crate::table::Reader;
 
 /// What planning needs of the lake.
@@ -92,7 +92,7 @@ fn plan_one(
     let mut tables: BTreeMap<String, SchemaRef> =
         inputs(ruleset).map(|(name, stream)| (name.to_string(), stream.positioned_schema())).collect();
     tables.extend(references.iter().map(|(name, table)| (name.to_string(), table.schema.clone())));
-    tables.extend(def.rows.iter().map(|(name, columns)| (name.to_string(), schema_of(columns))));
+    tables.extend(def.rows.iter().map(|(name, columns)| (name.to_string(), columns.schema())));
     let params: Vec<Param> = def.params.iter().map(|(name, ty)| Param { name: name.clone(), ty: *ty }).collect();
     let of_query = |refusal: Refusal| refusal.problem(&def.file, name.as_str());
     let typed: Vec<_> = params.iter().map(|p| (p.name.as_str(), p.ty.arrow())).collect();
@@ -134,7 +134,7 @@ fn plan_one(
         .collect();
     Ok(Query {
         params,
-        rows: def.rows.iter().map(|(name, columns)| (name.clone(), schema_of(columns))).collect(),
+        rows: def.rows.iter().map(|(name, columns)| (name.clone(), columns.schema())).collect(),
         streams,
         tables,
         kept,

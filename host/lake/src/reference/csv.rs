@@ -6,7 +6,6 @@ use weir_model::rows::{Cell, csv};
 use weir_model::stream::Columns;
 
 use super::gather::{Batches, Gather};
-use super::schema_of;
 
 const DELIMITER: u8 = b',';
 
@@ -18,7 +17,7 @@ pub(super) fn read(
     // What spreadsheets put before the text.
     let mut rest = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut line = 1;
-    let mut batches = Batches::new(schema_of(columns), &columns.0);
+    let mut batches = Batches::new(columns.schema(), &columns.0);
     let mut header: Option<Header> = None;
     while !rest.is_empty() {
         let end = csv::record_end(rest, DELIMITER).unwrap_or(rest.len());

@@ -6,7 +6,6 @@ use weir_model::rows::JsonRow;
 use weir_model::stream::Columns;
 
 use super::gather::{Batches, Gather};
-use super::schema_of;
 
 pub(super) fn read(
     bytes: &[u8],
@@ -23,7 +22,7 @@ pub(super) fn read(
         }
     };
     let reader = JsonRow::new(&columns.0);
-    let mut batches = Batches::new(schema_of(columns), &columns.0);
+    let mut batches = Batches::new(columns.schema(), &columns.0);
     match text.trim_start().strip_prefix('[') {
         Some(inner) => array(text, inner, &reader, &mut batches, gather),
         None => lines_of(text, &reader, &mut batches, gather),

@@ -12,7 +12,6 @@ use weir_model::rows::fit;
 use weir_model::stream::Columns;
 
 use super::gather::Gather;
-use super::schema_of;
 use crate::normalise::{cast_batch, plain_schema, with_rows};
 use crate::query::BATCH_ROWS;
 
@@ -57,7 +56,7 @@ fn read_inner(
                 let message = format!("the file has no such column; it has {}", names.join(", "));
                 gather.problem(0, &column.name, &message, "write it as in the file, or take it out of the schema");
             }
-            schema_of(columns)
+            columns.schema()
         }
         None => own.clone(),
     };

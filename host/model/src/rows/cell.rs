@@ -28,6 +28,8 @@ pub enum Cell<'a> {
     Decimal(i128),
     /// Of a bytes column too: the text's bytes.
     Text(Cow<'a, str>),
+    /// What is no text.
+    Bytes(Cow<'a, [u8]>),
     /// Microseconds since the epoch, UTC.
     Timestamp(i64),
     /// Days since the epoch.
@@ -168,7 +170,12 @@ impl fmt::Debug for Rows {
 impl Rows {
     /// None yet.
     pub fn new(columns: &[Column]) -> Self {
-        Self { builders: columns.iter().map(|c| Builder::new(c.ty)).collect(), rows: 0, bytes: 0 }
+        Self::of(columns.iter().map(|c| c.ty))
+    }
+
+    /// None yet, of columns of these types.
+    pub fn of(types: impl IntoIterator<Item = ColumnType>) -> Self {
+        Self { builders: types.into_iter().map(Builder::new).collect(), rows: 0, bytes: 0 }
     }
 
     /// One row: a cell for each column.
@@ -177,6 +184,7 @@ impl Rows {
             builder.push(cell);
             self.bytes += match cell {
                 Cell::Text(text) => 8 + text.len(),
+                Cell::Bytes(bytes) => 8 + bytes.len(),
                 _ => 8,
             };
         }
@@ -249,6 +257,7 @@ impl Builder {
             (Self::Text(b), Cell::Text(v)) => b.append_value(v),
             (Self::Text(b), _) => b.append_null(),
             (Self::Bytes(b), Cell::Text(v)) => b.append_value(v.as_bytes()),
+            (Self::Bytes(b), Cell::Bytes(v)) => b.append_value(v),
             (Self::Bytes(b), _) => b.append_null(),
             (Self::Timestamp(b), Cell::Timestamp(v)) => b.append_value(*v),
             (Self::Timestamp(b), _) => b.append_null(),

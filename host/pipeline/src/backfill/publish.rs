@@ -15,6 +15,7 @@ use weir_model::{BatchId, Fault, FaultKind, Name, RunKey, SinkId, Stage};
 
 use super::run::Run;
 use crate::decide::tick;
+use crate::drain::app;
 use crate::engines::Engines;
 use crate::host::Host;
 use crate::output;
@@ -54,21 +55,9 @@ pub(super) fn discard(engines: &Engines, key: &RunKey) -> Result<BackfillProgres
         Fault::tenant(FaultKind::NotFound, format_args!("there is no run {key}")).fix("ask for it as it was begun")
     })?;
     settle(engines, key, head.plan.id)?;
-    Ok(BackfillProgress {
-        run: key.clone(),
-        ruleset: head.plan.ruleset,
-        base: head.plan.backfill.and_then(|b| b.base),
-        done: head.plan.id.0,
-        total: head.plan.backfill.map_or(0, |b| b.batches()),
-        time: Some(head.plan.time),
-        rows_in: 0,
-        results: 0,
-        alarms: 0,
-        failed: 0,
-        publish: false,
-        published: false,
-        discarded: true,
-    })
+    let head = head.plan;
+    let progress = BackfillProgress::begun(key.clone(), head.ruleset, head.backfill.as_ref());
+    Ok(BackfillProgress { done: head.id.0, time: Some(head.time), discarded: true, ..progress })
 }
 
 fn settle(engines: &Engines, key: &RunKey, head: BatchId) -> Result<(), Fault> {
@@ -88,8 +77,7 @@ fn table_of(
     let runtime = &engines.runtime;
     let schema = widest(&none);
     let table = runtime.block_on(engines.lake.table(&scenario.tenant, name, schema.clone()))?;
-    let incarnation = engines.ledger.scenario(scenario)?;
-    let app = format!("{}/{incarnation}/{}#{name}", engines.ledger.incarnation(), run.key);
+    let app = app(engines, &SinkId { key: run.key.clone(), output: name.clone() })?;
     let version = i64::try_from(head.plan.id.0).map_err(Fault::internal)?;
     if runtime.block_on(table.held(&app))?.is_some_and(|held| held >= version) {
         return Ok(());

@@ -10,12 +10,12 @@ use weir_model::ruleset::InputMode;
 use weir_model::service::{BackfillAsk, BackfillProgress};
 use weir_model::{BatchId, Digest, Fault, FaultKind, Name, RunKey, Stage, StreamId, Time};
 
-use super::layered::Layered;
 use super::sliding::Sliding;
 use crate::batch;
 use crate::decide::failure::{self, Next};
 use crate::engines::Engines;
 use crate::host::Host;
+use crate::layered::Layered;
 use crate::side;
 use crate::stream::table_name;
 
@@ -55,11 +55,7 @@ impl Run {
             None => ask.backfill(base(engines.ledger.as_ref(), ask)?),
         };
         let ruleset = head.as_ref().map_or(ruleset, |head| head.plan.ruleset);
-        let active = engines.store.scenario(&key.scenario).and_then(|view| view.active);
-        let prepared = match active.filter(|a| a.ruleset.digest == ruleset) {
-            Some(active) => active,
-            None => engines.store.stored(&key.scenario, ruleset)?,
-        };
+        let prepared = engines.store.stored(&key.scenario, ruleset)?;
         let streams = host.streams_of(&prepared).map_err(|name| {
             Fault::external(
                 FaultKind::NotReplayable,
@@ -88,21 +84,8 @@ impl Run {
 
     /// Batches until the time is over or all are there; at least one group. Blocks.
     pub fn go_on(&mut self, host: &Host, until: Instant) -> Result<BackfillProgress, Fault> {
-        let mut progress = BackfillProgress {
-            run: self.key.clone(),
-            ruleset: self.prepared.ruleset.digest,
-            base: self.backfill.base,
-            done: 0,
-            total: self.backfill.batches(),
-            time: None,
-            rows_in: 0,
-            results: 0,
-            alarms: 0,
-            failed: 0,
-            publish: false,
-            published: false,
-            discarded: false,
-        };
+        let ruleset = self.prepared.ruleset.digest;
+        let mut progress = BackfillProgress::begun(self.key.clone(), ruleset, Some(&self.backfill));
         loop {
             let (group, fault) = self.group(&host.engines, until)?;
             host.engines.ledger.commit_all(&group).map_err(|fault| fault.at(Stage::Commit))?;

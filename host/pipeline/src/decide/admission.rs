@@ -1,6 +1,6 @@
 //! Whether what a plugin says of itself and what the manifest grants fit together.
 
-use weir_model::batch::{ALARM_EVENTS, ALARMS, DEAD_LETTERS};
+use weir_model::batch::HOST_OUTPUTS;
 use weir_model::columns::{ColumnType, Kind};
 use weir_model::notify::NOTIFY_OUTPUT;
 use weir_model::port::{Description, OutputDecl};
@@ -50,9 +50,7 @@ pub fn problems(described: &Description, manifest: &Manifest, state_before: Opti
             out.extend(narrower(output, column, *ty));
         }
         // Sinks are known by the names of their outputs.
-        if [ALARM_EVENTS, ALARMS, DEAD_LETTERS].contains(&output.name.as_str())
-            || output.name.as_str().starts_with(NOTIFY_OUTPUT)
-        {
+        if HOST_OUTPUTS.contains(&output.name.as_str()) || output.name.as_str().starts_with(NOTIFY_OUTPUT) {
             out.push(
                 Problem::new(file, format_args!("'{}' is an output of the host's own", output.name))
                     .field(&output.name)
@@ -60,7 +58,7 @@ pub fn problems(described: &Description, manifest: &Manifest, state_before: Opti
             );
         }
         let table = manifest.outputs.get(&output.name).map_or(&output.name, |o| &o.table);
-        if [ALARM_EVENTS, DEAD_LETTERS, ALARMS, "current_alarms"].contains(&table.as_str()) {
+        if HOST_OUTPUTS.contains(&table.as_str()) || table.as_str() == "current_alarms" {
             out.push(
                 manifest_problem("outputs", format!("'{table}' is a table of the host's own"))
                     .fix(format!("send output '{}' to a table of another name", output.name)),

@@ -1,4 +1,5 @@
-//! State as batches left it that are executed and not committed yet: their writes over what the ledger has.
+//! Keyed state with writes over it that are not committed yet: those of a batch at work, or of a run's batches that wait
+//! for their commit. Reads see them as if they were below; sizes are kept with every write.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,20 +10,22 @@ use weir_model::batch::{Space, StateValue, StateWrite};
 use weir_model::port::StateReader;
 
 /// Entries that are read from below at once.
-const PAGE: usize = 1_024;
+pub(crate) const PAGE: usize = 1_024;
 
+/// The writes of one space.
 #[derive(Default)]
 struct Writes {
-    values: BTreeMap<(Space, Vec<u8>), Option<StateValue>>,
-    /// By how much keys and bytes of a space differ from what is below.
-    sizes: BTreeMap<Space, (i64, i64)>,
+    values: BTreeMap<Vec<u8>, Option<StateValue>>,
+    /// By how much keys and bytes of the space differ from what is below.
+    keys: i64,
+    bytes: i64,
 }
 
 /// The view. Clones share the writes.
 #[derive(Clone)]
-pub(super) struct Layered {
+pub(crate) struct Layered {
     below: Arc<dyn StateReader>,
-    writes: Arc<RwLock<Writes>>,
+    writes: Arc<RwLock<BTreeMap<Space, Writes>>>,
 }
 
 impl Layered {
@@ -31,29 +34,53 @@ impl Layered {
         Self { below: below.into(), writes: Arc::default() }
     }
 
+    /// Puts a value, or deletes it.
+    pub fn put(&self, space: &Space, key: &[u8], after: Option<StateValue>) -> Result<(), Fault> {
+        let mut all = self.writes.write().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains_key(space) {
+            all.insert(space.clone(), Writes::default());
+        }
+        let Some(writes) = all.get_mut(space) else { return Err(Fault::internal("a space of state got lost")) };
+        let before = match writes.values.get(key) {
+            Some(written) => written.as_ref().map(|v| v.value.len()),
+            None => self.below.get(space, key)?.map(|v| v.value.len()),
+        };
+        let size = |len: Option<usize>| len.map_or((0, 0), |len| (1, signed(key.len() + len)));
+        let ((k0, b0), (k1, b1)) = (size(before), size(after.as_ref().map(|v| v.value.len())));
+        writes.keys += k1 - k0;
+        writes.bytes += b1 - b0;
+        writes.values.insert(key.to_vec(), after);
+        Ok(())
+    }
+
     /// Adds what a batch wrote.
     pub fn write(&self, changes: &[StateWrite]) -> Result<(), Fault> {
-        for change in changes {
-            let before = self.get(&change.space, &change.key)?;
-            let mut writes = self.writes.write().unwrap_or_else(PoisonError::into_inner);
-            let size = |value: Option<&StateValue>| value.map_or((0, 0), |v| (1, length(&change.key, v)));
-            let ((k0, b0), (k1, b1)) = (size(before.as_ref()), size(change.after.as_ref()));
-            let sizes = writes.sizes.entry(change.space.clone()).or_default();
-            *sizes = (sizes.0 + k1 - k0, sizes.1 + b1 - b0);
-            writes.values.insert((change.space.clone(), change.key.clone()), change.after.clone());
-        }
-        Ok(())
+        changes.iter().try_for_each(|change| self.put(&change.space, &change.key, change.after.clone()))
+    }
+
+    /// All writes, by space and key.
+    pub fn writes(&self) -> Vec<StateWrite> {
+        let all = self.writes.read().unwrap_or_else(PoisonError::into_inner);
+        let of_space = |(space, writes): (&Space, &Writes)| {
+            let write = |(key, after): (&Vec<u8>, &Option<StateValue>)| StateWrite {
+                space: space.clone(),
+                key: key.clone(),
+                after: after.clone(),
+            };
+            writes.values.iter().map(write).collect::<Vec<_>>()
+        };
+        all.iter().flat_map(of_space).collect()
     }
 }
 
-fn length(key: &[u8], value: &StateValue) -> i64 {
-    i64::try_from(key.len() + value.value.len()).unwrap_or(i64::MAX)
+fn signed(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 impl StateReader for Layered {
     fn get(&self, space: &Space, key: &[u8]) -> Result<Option<StateValue>, Fault> {
-        let writes = self.writes.read().unwrap_or_else(PoisonError::into_inner);
-        match writes.values.get(&(space.clone(), key.to_vec())) {
+        let all = self.writes.read().unwrap_or_else(PoisonError::into_inner);
+        match all.get(space).and_then(|writes| writes.values.get(key)) {
             Some(written) => Ok(written.clone()),
             None => self.below.get(space, key),
         }
@@ -66,16 +93,17 @@ impl StateReader for Layered {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, StateValue)>, Fault> {
-        let writes = self.writes.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.writes.read().unwrap_or_else(PoisonError::into_inner);
+        // `after` below the prefix is the same as none.
         let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded((space.clone(), after.to_vec())),
-            _ => Bound::Included((space.clone(), prefix.to_vec())),
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
         };
-        let mut written = writes
-            .values
-            .range((start, Bound::Unbounded))
-            .take_while(|((s, key), _)| s == space && key.starts_with(prefix))
-            .map(|((_, key), value)| (key, value))
+        let values = all.get(space).map(|writes| &writes.values);
+        let mut written = values
+            .into_iter()
+            .flat_map(|values| values.range::<[u8], _>((start, Bound::Unbounded)))
+            .take_while(|(key, _)| key.starts_with(prefix))
             .peekable();
         let mut out = Vec::new();
         let mut cursor = after.map(<[u8]>::to_vec);
@@ -103,8 +131,8 @@ impl StateReader for Layered {
 
     fn size(&self, space: &Space) -> Result<(u64, u64), Fault> {
         let (keys, bytes) = self.below.size(space)?;
-        let writes = self.writes.read().unwrap_or_else(PoisonError::into_inner);
-        let (k, b) = writes.sizes.get(space).copied().unwrap_or_default();
+        let all = self.writes.read().unwrap_or_else(PoisonError::into_inner);
+        let (k, b) = all.get(space).map_or((0, 0), |writes| (writes.keys, writes.bytes));
         Ok((keys.saturating_add_signed(k), bytes.saturating_add_signed(b)))
     }
 }
