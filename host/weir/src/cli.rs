@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use weir_model::duration::Span;
 use weir_model::id::{BatchId, Name, RunId, ScenarioId};
 use weir_model::time::Time;
+use weir_model::zone::Zone;
 
 use crate::config::{Need, Overrides};
 use crate::exit::HELP;
@@ -44,6 +45,9 @@ pub struct Common {
     /// Print JSON with stable field names: one object, or one object a line
     #[arg(long, global = true)]
     pub json: bool,
+    /// In which time zone times are shown to people, such as Asia/Seoul; JSON and the log are in UTC
+    #[arg(long, global = true, value_name = "ZONE")]
+    pub timezone: Option<Zone>,
     /// How the log on stderr looks: human or json
     #[arg(long, global = true, value_name = "FORMAT", env = "WEIR_LOG_FORMAT")]
     pub log: Option<logging::Format>,
@@ -269,6 +273,7 @@ impl Cli {
             },
             log: self.common.log,
             log_level: self.common.log_level.clone(),
+            timezone: self.common.timezone,
         }
     }
 }
@@ -300,6 +305,7 @@ mod tests {
             "weir --json --data d status",
             "weir tail --from-start --for 30s",
             "weir tail --once",
+            "weir tail --timezone Europe/Berlin",
             "weir query select+1 --tenant acme",
             "weir ledger acme/s1 --run side:x --after 5 --limit 2",
             "weir generate network-cep --from 2026-01-01T00:00:00Z --to 2026-01-31T00:00:00Z --seed 7 --out d --format parquet,json",
@@ -330,6 +336,7 @@ mod tests {
             ("weir tail --for soon", "length of time"),
             ("weir run --listen here", "--listen"),
             ("weir status --log xml", "human or json"),
+            ("weir status --timezone Asia/Soul", "an IANA name such as \"Asia/Seoul\""),
             ("weir status --log-level weir=loud", "--log-level"),
         ] {
             let error = parse(line).expect_err(line);

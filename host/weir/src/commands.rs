@@ -22,6 +22,7 @@ use reach::reach;
 /// Does what the command line says.
 pub fn run(cli: &Cli, wiring: &Arc<dyn Wiring>, out: &mut Out<'_>) -> Result<(), Failure> {
     let config = Config::load(&cli.overrides(), cli.need()).map_err(Failure::Config)?;
+    out.zone = config.display_timezone;
     let level = match cli.need() {
         Need::Run => config.log.level.clone(),
         Need::Data | Need::Store | Need::Nothing => cli.common.log_level.clone().unwrap_or_else(Filter::quiet),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use weir_model::duration::Span;
 use weir_model::fault::{Fault, FaultKind, Problem};
 use weir_model::limits::Limits;
+use weir_model::zone::Zone;
 use weir_server::{Access, Token};
 
 use crate::logging::{Filter, Format};
@@ -41,6 +42,8 @@ pub struct Config {
     pub threads: ThreadsConfig,
     /// The host's limits: the model's defaults with `[limits]` over them.
     pub limits: Limits,
+    /// How times are shown to people.
+    pub display_timezone: Zone,
 }
 
 /// `[log]`.
@@ -129,6 +132,7 @@ pub struct Overrides {
     pub listen: Option<SocketAddr>,
     pub log: Option<Format>,
     pub log_level: Option<Filter>,
+    pub timezone: Option<Zone>,
 }
 
 impl Config {
@@ -155,6 +159,7 @@ impl Config {
             let data = r.path("data");
             let listen = r.parsed("listen", "an address and a port, such as \"127.0.0.1:7117\"");
             let token = r.secret("listen_token");
+            let zone = r.zone("display_timezone");
             let format = r.parsed("log.format", "\"human\" or \"json\"");
             let level = r.parsed("log.level", "a level, such as \"info\"");
             let poll = r.span("rule_store.poll", MILLI..=HOUR);
@@ -207,6 +212,7 @@ impl Config {
                 ledger: LedgerConfig { replay_horizon: replay_horizon?, disk_floor_bytes: disk_floor_bytes? },
                 threads: ThreadsConfig { cpu: cpu?, rule: rule? },
                 limits,
+                display_timezone: given.timezone.or(zone)?,
             })
         })();
         if let Some(config) = &config {

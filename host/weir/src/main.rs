@@ -10,6 +10,7 @@ use weir::commands;
 use weir::exit::Exit;
 use weir::print::Out;
 use weir::wiring::Wired;
+use weir_model::zone::Zone;
 
 // Only main ends the process.
 #[allow(clippy::disallowed_methods)]
@@ -23,8 +24,9 @@ fn main() {
     });
     let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
     let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    let mut out =
-        Out { colour: !plain && stdout.is_terminal(), stdout: &mut stdout, stderr: &mut stderr, json: cli.common.json };
+    let colour = !plain && stdout.is_terminal();
+    let (json, zone) = (cli.common.json, Zone::default());
+    let mut out = Out { stdout: &mut stdout, stderr: &mut stderr, json, colour, zone };
     let ended = commands::run(&cli, &(Arc::new(Wired) as _), &mut out);
     let code = ended.map_or_else(
         |failure| {

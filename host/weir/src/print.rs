@@ -15,6 +15,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::json;
 use weir_model::fault::Problem;
+use weir_model::time::Time;
+use weir_model::zone::Zone;
 
 use crate::exit::Failure;
 pub use table::{Align, Table};
@@ -29,6 +31,8 @@ pub struct Out<'a> {
     pub json: bool,
     /// Answers go to a terminal that shows colours.
     pub colour: bool,
+    /// In which zone answers for people show times.
+    pub zone: Zone,
 }
 
 impl Out<'_> {
@@ -109,6 +113,12 @@ pub fn clean(text: &str) -> Cow<'_, str> {
         c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     if text.contains(bad) { Cow::Owned(text.replace(bad, "\u{fffd}")) } else { Cow::Borrowed(text) }
+}
+
+/// An instant as people read it, wherever one is shown: RFC 3339 with the zone's offset, in UTC with `Z`. So it can be given
+/// back to a command as it stands. What programs read is in UTC and does not come here.
+pub fn time(at: Time, zone: Zone) -> String {
+    zone.rfc3339(at)
 }
 
 /// `2 rows`, `1 row`.

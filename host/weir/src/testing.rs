@@ -15,6 +15,7 @@ use weir_model::service::{
     BackfillAsk, BackfillProgress, Events, HistoryEntry, Readiness, Rows, Service, SideReport, Status,
 };
 use weir_model::time::{Time, VirtualClock};
+use weir_model::zone::Zone;
 
 use crate::print::Out;
 
@@ -213,7 +214,7 @@ pub(crate) struct Printed {
 
 impl Printed {
     pub(crate) fn out(&mut self, json: bool) -> Out<'_> {
-        Out { stdout: &mut self.stdout, stderr: &mut self.stderr, json, colour: false }
+        Out { stdout: &mut self.stdout, stderr: &mut self.stderr, json, colour: false, zone: Zone::UTC }
     }
     pub(crate) fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()

@@ -10,7 +10,7 @@ use weir_model::service::Service;
 
 use crate::cli::{Batch, Ledger};
 use crate::exit::Failure;
-use crate::print::{Align, Out, Table, count, report, rows, spark, status as status_text};
+use crate::print::{Align, Out, Table, count, report, rows, spark, status as status_text, time};
 
 type Done = Result<(), Failure>;
 
@@ -19,7 +19,7 @@ pub(super) fn status(service: &dyn Service, out: &mut Out<'_>) -> Done {
     if out.json {
         out.object(&status)?;
     } else {
-        out.stdout.write_all(status_text::text(&status).as_bytes())?;
+        out.stdout.write_all(status_text::text(&status, out.zone).as_bytes())?;
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub(super) fn query(service: &dyn Service, sql: &str, tenant: Option<&Name>, out
         }
         return Ok(());
     }
-    out.table(&rows::table(&found))?;
+    out.table(&rows::table(&found, out.zone))?;
     out.note(format_args!("{}", count(found.rows.len() as u64, "row")))?;
     Ok(())
 }
@@ -85,7 +85,7 @@ pub(super) fn ledger(service: &dyn Service, ask: &Ledger, out: &mut Out<'_>) -> 
                 out.object(&spark::progress(record))?;
             }
         } else {
-            out.table(&spark::table(&page).headless(!first))?;
+            out.table(&spark::table(&page, out.zone).headless(!first))?;
         }
         first = false;
     }
@@ -106,7 +106,7 @@ pub(super) fn history(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>)
     let columns = ["TIME", "EVENT", "RULESET", "WHY"].map(|c| (c, Align::Left));
     let mut table = Table::new(columns);
     for entry in history {
-        let (time, digest) = (entry.time.to_string(), entry.digest.short());
+        let (time, digest) = (time(entry.time, out.zone), entry.digest.short());
         table.row([time, entry.event, digest, entry.reason]);
     }
     out.table(&table)?;

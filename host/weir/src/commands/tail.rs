@@ -139,6 +139,8 @@ struct Place {
     from_start: bool,
     ledger: Option<Incarnation>,
     after: BTreeMap<String, BatchId>,
+    /// How wide its columns are by now.
+    lines: Option<alarm::Lines>,
 }
 
 impl Place {
@@ -170,13 +172,13 @@ impl Place {
     fn print(&mut self, service: &dyn Service, wait: Duration, out: &mut Out<'_>) -> Result<usize, Failure> {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let page = service.events(&self.after, PAGE, wait_ms)?;
-        for event in &page.events {
-            if out.json {
+        if out.json {
+            for event in &page.events {
                 out.object(event)?;
-            } else {
-                let line = alarm::line(event, out.colour);
-                out.line(format_args!("{line}"))?;
             }
+        } else {
+            let lines = self.lines.get_or_insert_with(|| alarm::Lines::new(out.zone, out.colour));
+            out.stdout.write_all(lines.text(&page.events).as_bytes())?;
         }
         out.stdout.flush()?;
         self.after.extend(page.next);

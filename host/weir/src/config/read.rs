@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 use weir_model::duration::Span;
 use weir_model::fault::Problem;
 use weir_model::limits::{Limits, LimitsPatch};
+use weir_model::zone::Zone;
 
 use super::secret::SecretRef;
 
@@ -122,6 +123,15 @@ impl<'t> Reader<'t> {
         self.value(path, |_, value| {
             let text = text(value, what)?;
             text.parse().or_else(|e| wrong(format_args!("'{text}': {e}"), format_args!("write {what}")))
+        })
+    }
+
+    pub(super) fn zone(&mut self, path: &'static str) -> Option<Zone> {
+        const WHAT: &str = "an IANA name, such as \"Asia/Seoul\"";
+        self.value(path, |_, value| {
+            let text = text(value, WHAT)?;
+            // Its own error says what to write, as the fix does.
+            text.parse().or_else(|_| wrong(format_args!("'{text}' is no time zone"), format_args!("write {WHAT}")))
         })
     }
 

@@ -32,6 +32,7 @@ fn the_defaults_are_whole_and_hold_nothing_unknown() {
     assert_eq!(config.upkeep.keep_dead_letters, Span::secs(30 * day));
     assert_eq!(config.limits, Limits::defaults());
     assert_eq!(config.log.format, Format::Human);
+    assert_eq!(config.display_timezone, Zone::UTC);
 }
 
 #[test]
@@ -40,6 +41,7 @@ fn the_file_overrides_the_defaults_and_the_command_line_the_file() {
         store = \"rules\"
         data = \"/var/weir\"
         listen = \"127.0.0.1:1\"
+        display_timezone = \"Asia/Seoul\"
         [log]
         format = \"json\"
         [threads]
@@ -53,9 +55,12 @@ fn the_file_overrides_the_defaults_and_the_command_line_the_file() {
     assert_eq!(config.data().expect("given"), Path::new("/var/weir"));
     assert_eq!((config.threads.cpu, config.threads.rule), (16, 2));
     assert_eq!((config.limits.alarms, config.limits.sql_time), (5, Span::secs(2)));
-    let given = Overrides { listen: Some(([127, 0, 0, 1], 2).into()), log: Some(Format::Human), ..placed() };
+    assert_eq!(config.display_timezone.to_string(), "Asia/Seoul");
+    let timezone = Some("Europe/Berlin".parse().expect("a zone"));
+    let given = Overrides { timezone, listen: Some(([127, 0, 0, 1], 2).into()), log: Some(Format::Human), ..placed() };
     let config = merge(text, &given, Need::Run).expect("good");
     assert_eq!((config.listen.port(), config.log.format), (2, Format::Human));
+    assert_eq!(config.display_timezone.to_string(), "Europe/Berlin");
     assert_eq!(config.store().expect("given"), Path::new("s"));
 }
 
@@ -102,7 +107,7 @@ x = 1
     );
 }
 
-const TOP: &str = "the settings here are data, ingest, lake, ledger, limits, listen, listen_token, log, rule_store, sink, \
+const TOP: &str = "the settings here are data, display_timezone, ingest, lake, ledger, limits, listen, listen_token, log, rule_store, sink, \
                    store, threads, upkeep";
 
 fn unknown_limit() -> String {

@@ -5,7 +5,7 @@ use std::io;
 use weir_model::batch::Outcome;
 use weir_model::service::SideReport;
 
-use super::{Out, alarm, clean, count, problem, rows};
+use super::{Out, alarm, clean, count, problem, rows, time};
 use crate::host::Checked;
 
 /// A side run: what it ran on, its rows, its alarms, its log.
@@ -18,7 +18,7 @@ pub fn side(out: &mut Out<'_>, report: &SideReport) -> io::Result<()> {
     out.line(format_args!(
         "{} at {}: {what}, ruleset {}, {} in, {}",
         plan.key.scenario,
-        plan.time,
+        time(plan.time, out.zone),
         plan.ruleset.short(),
         count(report.rows_in, "row"),
         count(report.raised, "alarm"),
@@ -36,16 +36,13 @@ pub fn side(out: &mut Out<'_>, report: &SideReport) -> io::Result<()> {
             digest.map_or_else(String::new, |d| format!(", digest {}", d.short())),
         ))?;
         if !output.rows.is_empty() {
-            out.table(&rows::table(output))?;
+            out.table(&rows::table(output, out.zone))?;
         }
     }
     if !report.events.is_empty() {
         out.line(format_args!("\nalarms:"))?;
     }
-    for event in &report.events {
-        let line = alarm::line(event, out.colour);
-        out.line(format_args!("{line}"))?;
-    }
+    out.stdout.write_all(alarm::Lines::new(out.zone, out.colour).text(&report.events).as_bytes())?;
     if !report.log.is_empty() {
         out.line(format_args!("\nlog:"))?;
     }

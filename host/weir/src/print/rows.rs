@@ -2,11 +2,14 @@
 
 use serde_json::Value;
 use weir_model::service::Rows;
+use weir_model::time::Time;
+use weir_model::zone::Zone;
 
 use super::{Align, Table};
 
-/// As a table. Numbers stand on the right; null is a blank, so that it differs from an empty text only in JSON.
-pub fn table(rows: &Rows) -> Table {
+/// As a table. Numbers stand on the right, timestamps in the zone; null is a blank, so that it differs from an empty text only
+/// in JSON.
+pub fn table(rows: &Rows, zone: Zone) -> Table {
     let numeric = |ty: &str| ["Int", "UInt", "Float", "Decimal"].iter().any(|n| ty.starts_with(n));
     let types = rows.types.iter().map(String::as_str);
     let types = types.chain(std::iter::repeat(""));
@@ -16,7 +19,14 @@ pub fn table(rows: &Rows) -> Table {
     });
     let mut table = Table::new(columns);
     for row in &rows.rows {
-        table.row(rows.columns.iter().map(|c| cell(row.get(c))));
+        let types = rows.types.iter().map(String::as_str).chain(std::iter::repeat(""));
+        table.row(rows.columns.iter().zip(types).map(|(name, ty)| {
+            let text = cell(row.get(name));
+            match text.parse::<Time>() {
+                Ok(at) if ty.starts_with("Timestamp") => super::time(at, zone),
+                _ => text,
+            }
+        }));
     }
     table
 }

@@ -4,8 +4,9 @@
 use serde_json::{Map, Value, json};
 use weir_model::batch::{BatchRecord, Outcome, StreamPin};
 use weir_model::time::Time;
+use weir_model::zone::Zone;
 
-use super::{Align, Table, count};
+use super::{Align, Table, count, time};
 
 /// A batch as Spark would tell of it. Beside Spark's fields: `ruleset`, `attempt`, `outcome` and `fault`, `alarms` (how
 /// many were raised) and `alarmEvents`, `stateChanges`, `skipped`, `tables`, `digest` and `previousDigest`.
@@ -80,7 +81,7 @@ pub fn line(progress: &Value) -> String {
 }
 
 /// Batches for people, a row each, under Spark's names.
-pub fn table(records: &[BatchRecord]) -> Table {
+pub fn table(records: &[BatchRecord], zone: Zone) -> Table {
     use Align::{Left, Right};
     let mut table = Table::new([
         ("batchId", Right),
@@ -108,7 +109,7 @@ pub fn table(records: &[BatchRecord]) -> Table {
         };
         table.row([
             plan.id.0.to_string(),
-            plan.time.to_string(),
+            time(plan.time, zone),
             record.rows_in.to_string(),
             brief(total(record)),
             sources.collect::<Vec<_>>().join(", "),

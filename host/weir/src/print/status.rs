@@ -6,33 +6,34 @@ use weir_model::fault::Fault;
 use weir_model::id::Digest;
 use weir_model::port::Notice;
 use weir_model::service::{ScenarioState, ScenarioStatus, SinkStatus, Status, StreamStatus};
+use weir_model::zone::Zone;
 
 use super::spark::brief;
-use super::{Align, Table, clean, count, maybe};
+use super::{Align, Table, clean, count, maybe, time};
 
 /// The whole text.
-pub fn text(status: &Status) -> String {
+pub fn text(status: &Status, zone: Zone) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
         "{} at {}, ledger {}\n",
         if status.live { "a host is running" } else { "no host is running; this is what the folder holds" },
-        status.time,
+        time(status.time, zone),
         status.ledger
     );
     if status.scenarios.is_empty() {
         out.push_str("no scenarios\n");
     } else {
-        let _ = write!(out, "{}", scenarios(&status.scenarios));
+        let _ = write!(out, "{}", scenarios(&status.scenarios, zone));
     }
-    for (id, trouble) in status.scenarios.iter().flat_map(scenario_troubles) {
+    for (id, trouble) in status.scenarios.iter().flat_map(|s| scenario_troubles(s, zone)) {
         let _ = writeln!(out, "  {id}: {}", clean(&trouble));
     }
     if !status.streams.is_empty() {
         let _ = write!(out, "\n{}", streams(status));
     }
-    for (id, trouble) in status.streams.iter().flat_map(stream_troubles) {
+    for (id, trouble) in status.streams.iter().flat_map(|s| stream_troubles(s, zone)) {
         let _ = writeln!(out, "  {id}: {}", clean(&trouble));
     }
     for table in &status.tables {
@@ -43,7 +44,7 @@ pub fn text(status: &Status) -> String {
     out
 }
 
-fn scenarios(all: &[ScenarioStatus]) -> Table {
+fn scenarios(all: &[ScenarioStatus], zone: Zone) -> Table {
     use Align::{Left, Right};
     let mut table = Table::new([
         ("SCENARIO", Left),
@@ -68,7 +69,7 @@ fn scenarios(all: &[ScenarioStatus]) -> Table {
             maybe(s.ruleset.as_ref().map(Digest::short)),
             maybe(s.plugin.as_ref().map(|p| format!("{} {}", p.name, p.version))),
             maybe(batch.map(|b| b.id.0)),
-            maybe(batch.map(|b| b.time)),
+            maybe(batch.map(|b| time(b.time, zone))),
             maybe(batch.map(|b| b.outcome.replace('_', " "))),
             maybe(batch.map(|b| b.rows_in)),
             maybe(batch.map(|b| b.alarms)),
@@ -100,7 +101,7 @@ fn sinks(all: &[SinkStatus]) -> String {
     }
 }
 
-fn notice(what: &str, notice: &Notice) -> String {
+fn notice(what: &str, notice: &Notice, zone: Zone) -> String {
     let more = match notice.problems.len() {
         0 | 1 => String::new(),
         n => format!(" (and {})", count(n as u64 - 1, "more problem")),
@@ -108,25 +109,32 @@ fn notice(what: &str, notice: &Notice) -> String {
     let fix = notice.problems.first().map_or("", |p| p.fix.as_str());
     // The store puts the fix into the reason; another host's notice may not.
     let fix = if fix.is_empty() || notice.reason.contains(fix) { String::new() } else { format!("; {fix}") };
-    format!("{what} since {}: {}: {}{fix}{more}", notice.since, notice.file, notice.reason)
+    let since = time(notice.since, zone);
+    format!("{what} since {since}: {}: {}{fix}{more}", notice.file, notice.reason)
 }
 
 fn held(what: &str, fault: &Fault) -> String {
     format!("{what}: {fault}")
 }
 
-fn scenario_troubles(s: &ScenarioStatus) -> Vec<(String, String)> {
+fn scenario_troubles(s: &ScenarioStatus, zone: Zone) -> Vec<(String, String)> {
     let id = format!("{}/{}", s.tenant, s.scenario);
     let own = [
         s.fault.as_ref().map(|f| held(state(s.state), f)),
-        s.rejected.as_ref().map(|n| notice("rejected", n)),
-        s.pending.as_ref().map(|n| notice("pending", n)),
-        s.paused.map(|since| format!("paused since {since}; 'weir resume {id}' lets it go on")),
+        s.rejected.as_ref().map(|n| notice("rejected", n, zone)),
+        s.pending.as_ref().map(|n| notice("pending", n, zone)),
+        s.paused.map(|since| format!("paused since {}; 'weir resume {id}' lets it go on", time(since, zone))),
         s.pinned.map(|d| format!("pinned to {}; 'weir unpin {id}' undoes it", d.short())),
     ];
-    let sinks = s.sinks.iter().filter_map(|sink| {
-        let fault = sink.fault.as_ref()?;
-        Some(held(&format!("sink {}", sink.sink), fault))
+    let sinks = s.sinks.iter().flat_map(|sink| {
+        let name = format!("sink {}", sink.sink);
+        let fault = sink.fault.as_ref().map(|fault| held(&name, fault));
+        // Of a notification sink: nobody was told, and nobody will be.
+        let dead = (sink.dead_letters > 0).then(|| {
+            let letters = count(sink.dead_letters, "dead letter");
+            format!("{name}: {letters} since the host was started; the table dead_letters says why")
+        });
+        [fault, dead].into_iter().flatten()
     });
     let all = own.into_iter().flatten().chain(sinks);
     all.map(|text| (id.clone(), text)).collect()
@@ -165,8 +173,8 @@ fn offsets(offsets: &weir_model::Offsets) -> String {
     maybe(Some(parts.collect::<Vec<_>>().join(" ")).filter(|text| !text.is_empty()))
 }
 
-fn stream_troubles(s: &StreamStatus) -> Vec<(String, String)> {
-    let all = [s.fault.as_ref().map(|f| held("held", f)), s.rejected.as_ref().map(|n| notice("rejected", n))];
+fn stream_troubles(s: &StreamStatus, zone: Zone) -> Vec<(String, String)> {
+    let all = [s.fault.as_ref().map(|f| held("held", f)), s.rejected.as_ref().map(|n| notice("rejected", n, zone))];
     let id = format!("{}/{}", s.tenant, s.stream);
     all.into_iter().flatten().map(|text| (id.clone(), text)).collect()
 }

@@ -69,7 +69,7 @@ impl fmt::Display for Table {
 }
 
 /// How many places of a terminal a text takes. East Asian letters take two.
-fn width(text: &str) -> usize {
+pub(super) fn width(text: &str) -> usize {
     text.chars()
         .map(|c| match u32::from(c) {
             0x1100..=0x115f

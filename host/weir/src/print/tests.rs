@@ -1,42 +1,86 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::json;
+use weir_model::alarm::AlarmEvent;
 use weir_model::fault::{Fault, FaultKind};
 
 use super::*;
 use crate::testing::{Printed, digest, event, of, record, report, rows, status};
 
+/// The lines of these changes, after the columns' names.
+fn lines(events: &[AlarmEvent], zone: &str, colour: bool) -> Vec<String> {
+    let text = alarm::Lines::new(zone.parse().unwrap(), colour).text(events);
+    text.lines().map(str::to_owned).collect()
+}
+
 #[test]
-fn alarms_are_lines_with_severity_in_a_fixed_column() {
-    let lines = [
+fn changes_of_alarms_stand_in_columns_under_their_names() {
+    let events = [
         event("opened", None, "critical", 7),
         event("escalated", Some("warning"), "major", 7),
         event("lowered", Some("critical"), "warning", 7),
         event("cleared", Some("info"), "info", 7),
         event("reopened", None, "minor", 7),
         event("stale", Some("major"), "major", 7),
-    ]
-    .map(|e| alarm::line(&e, false));
-    let what = "acme/s1  lease_errors[Edge-034, 203.0.113.34]: 60 errors, threshold 50";
+        event("fresh", Some("major"), "major", 7),
+    ];
+    let key = "acme/s1   lease_errors[Edge-034, 203.0.113.34]  60 errors, threshold 50";
     assert_eq!(
-        lines,
+        lines(&events, "UTC", false),
         [
-            format!("2026-11-30T12:01:00Z  CRITICAL  {what}  (opened)"),
-            format!("2026-11-30T12:01:00Z  MAJOR     {what}  (escalated from warning)"),
-            format!("2026-11-30T12:01:00Z  WARNING   {what}  (lowered from critical)"),
-            format!("2026-11-30T12:01:00Z  INFO      {what}  (cleared)"),
-            format!("2026-11-30T12:01:00Z  MINOR     {what}  (opened again)"),
-            format!("2026-11-30T12:01:00Z  MAJOR     {what}  (stale: nobody can tell whether it holds)"),
+            "TIME                  SEVERITY  CHANGE     SCENARIO  ALARM                                 MESSAGE"
+                .to_owned(),
+            format!("2026-11-30T12:01:00Z  CRITICAL  opened     {key}"),
+            format!("2026-11-30T12:01:00Z  MAJOR     escalated  {key} (was warning)"),
+            format!("2026-11-30T12:01:00Z  WARNING   lowered    {key} (was critical)"),
+            format!("2026-11-30T12:01:00Z  INFO      cleared    {key}"),
+            format!("2026-11-30T12:01:00Z  MINOR     reopened   {key}"),
+            format!("2026-11-30T12:01:00Z  MAJOR     stale      {key} (nobody can tell whether it holds)"),
+            format!("2026-11-30T12:01:00Z  MAJOR     fresh      {key} (no longer stale)"),
         ]
     );
+    let seoul = lines(&events[..1], "Asia/Seoul", false);
+    assert_eq!(seoul[1], format!("2026-11-30T21:01:00+09:00  CRITICAL  opened     {key}"));
+    assert!(alarm::Lines::new(Zone::UTC, false).text(&[]).is_empty(), "no names before there is something to name");
+}
+
+#[test]
+fn columns_grow_and_stay_and_long_keys_do_not_break_them() {
+    let keyed = |key: &str| {
+        let mut event = event("opened", None, "critical", 7);
+        event.alarm.key = vec![key.to_owned()];
+        event.alarm.message = "what happened".to_owned();
+        event
+    };
+    let mut tail = alarm::Lines::new(Zone::UTC, false);
+    let at = |text: &str| {
+        let places = text.lines().filter_map(|l| Some(l[..l.find("what happened")?].chars().count()));
+        places.collect::<Vec<_>>()
+    };
+    let first = tail.text(&[keyed("a"), keyed("bbbb")]);
+    let wider = tail.text(&[keyed("cccccccccc")]);
+    let narrow = tail.text(&[keyed("d")]);
+    // `lease_errors[bbbb]` is 18 wide, with ten letters it is 24.
+    let before = "2026-11-30T12:01:00Z  CRITICAL  opened     acme/s1   ".len();
+    assert_eq!((at(&first), at(&wider), at(&narrow)), (vec![before + 20; 2], vec![before + 26], vec![before + 26]));
+    assert!(first.starts_with("TIME ") && !wider.contains("TIME "), "{wider}");
+    // 48 places, whatever comes: the beginning and the end of it.
+    let long = tail.text(&[keyed(&format!("{}{}", "x".repeat(5_000), "end")), keyed(&"서".repeat(200)), keyed("e")]);
+    assert_eq!(at(&long)[0], before + 50);
+    assert_eq!(at(&long)[2], before + 50);
+    assert!(long.contains("  lease_errors[xxxxxxxxxxx…xxxxxxxxxxxxxxxxxxxend]  what"), "{long}");
+    // 24 places before the mark hold 13 letters and 5 wide ones, 23 after it 11 wide ones and the bracket.
+    let wide = format!("  lease_errors[{}…{}]   what", "서".repeat(5), "서".repeat(11));
+    assert!(long.contains(&wide), "{long}");
 }
 
 #[test]
 fn colour_is_added_around_the_same_text() {
-    let event = event("opened", None, "critical", 7);
-    let plain = alarm::line(&event, true).replace("\x1b[1;31m", "").replace("\x1b[0m", "");
-    assert_eq!(plain, alarm::line(&event, false));
-    assert_ne!(plain, alarm::line(&event, true));
+    let event = [event("opened", None, "critical", 7)];
+    let (plain, painted) = (lines(&event, "UTC", false), lines(&event, "UTC", true));
+    assert_eq!(painted[1].replace("\x1b[1;31m", "").replace("\x1b[0m", ""), plain[1]);
+    assert!(painted[1].contains("\x1b[1;31mCRITICAL\x1b[0m  \x1b[1;31mopened\x1b[0m  "), "{painted:?}");
+    assert!(plain.iter().chain(painted.first()).all(|line| !line.contains('\x1b')));
 }
 
 #[test]
@@ -44,14 +88,30 @@ fn a_tenants_text_cannot_drive_the_terminal() {
     let mut evil = event("opened", None, "info", 1);
     evil.alarm.message = "a\x1b[2Jb\nc\u{202e}d".to_owned();
     evil.alarm.key = vec!["\r".to_owned()];
-    let line = alarm::line(&evil, false);
-    assert!(line.contains("[\u{fffd}]: a\u{fffd}[2Jb\u{fffd}c\u{fffd}d"), "{line:?}");
+    let line = &lines(&[evil], "UTC", false)[1];
+    assert!(line.ends_with("lease_errors[\u{fffd}]  a\u{fffd}[2Jb\u{fffd}c\u{fffd}d"), "{line:?}");
     assert_eq!(clean("Zürich 서울"), "Zürich 서울");
 }
 
 #[test]
+fn timestamps_of_rows_are_in_the_zone_and_texts_that_look_like_them_are_not() {
+    let rows: weir_model::service::Rows = of(json!({
+        "columns": ["at", "said"], "types": ["Timestamp(µs, \"UTC\")", "Utf8"],
+        "rows": [{"at": "2026-10-25T00:30:00Z", "said": "2026-10-25T00:30:00Z"}, {"at": null, "said": "x"}],
+    }));
+    assert_eq!(
+        rows::table(&rows, "Europe/Berlin".parse().unwrap()).to_string(),
+        "\
+at                         said
+2026-10-25T02:30:00+02:00  2026-10-25T00:30:00Z
+                           x
+"
+    );
+}
+
+#[test]
 fn tables_line_up_also_with_wide_letters() {
-    assert_eq!(rows::table(&rows()).to_string(), "router     n\nEdge-034  60\n서울\u{fffd}[2J\n");
+    assert_eq!(rows::table(&rows(), Zone::UTC).to_string(), "router     n\nEdge-034  60\n서울\u{fffd}[2J\n");
 }
 
 #[test]
@@ -87,7 +147,7 @@ fn the_ledger_speaks_spark() {
         spark::line(&failed),
         "acme/s1 #8 2026-11-30T12:01:00Z: 190 rows, 2 alarms, 1.3 ms (plan 0.1, query 0.3, detect 1.2, rule 0.2), failed"
     );
-    let table = spark::table(&[record(7, json!("judged")), record(10, json!("no_verdict"))]).to_string();
+    let table = spark::table(&[record(7, json!("judged")), record(10, json!("no_verdict"))], Zone::UTC).to_string();
     let short = digest("r").short();
     assert_eq!(
         table,
@@ -117,10 +177,13 @@ fn status_is_tables_with_what_is_wrong_under_them() {
         })));
         scenario.pinned = Some(digest("r"));
         scenario.sinks[0].fault = Some(Fault::external(FaultKind::Sink, "no folder"));
+        scenario
+            .sinks
+            .push(of(json!({"sink": "oncall", "drained_to": 7, "behind": 0, "fault": null, "dead_letters": 2})));
     }
     let short = digest("r").short();
     assert_eq!(
-        status::text(&status),
+        status::text(&status, Zone::UTC),
         format!(
             "\
 a host is running at 2026-11-30T12:01:30Z, ledger inc-1
@@ -131,6 +194,7 @@ acme/s1   parked  {short}  s1-syslog 0.1.0      7  2026-11-30T12:01:00Z  no verd
   acme/s1: rejected since 2026-11-30T12:00:00Z: rules/1-2.json: no handler; export one (and 1 more problem)
   acme/s1: pinned to {short}; 'weir unpin acme/s1' undoes it
   acme/s1: sink s1_results: no folder
+  acme/s1: sink oncall: 2 dead letters since the host was started; the table dead_letters says why
 
 STREAM       READ   FLUSHED   LAG  WINDOW ROWS  BYTES  LATE  DEAD LETTERS
 acme/syslog  0:500  -        30 s          186   4096     0             1
@@ -157,7 +221,8 @@ Edge-034  60
 서울\u{fffd}[2J
 
 alarms:
-2026-11-30T12:01:00Z  CRITICAL  acme/s1  lease_errors[Edge-034, 203.0.113.34]: 60 errors, threshold 50  (opened)
+TIME                  SEVERITY  CHANGE     SCENARIO  ALARM                                 MESSAGE
+2026-11-30T12:01:00Z  CRITICAL  opened     acme/s1   lease_errors[Edge-034, 203.0.113.34]  60 errors, threshold 50
 
 log:
 info  hello
@@ -190,4 +255,39 @@ error: there is no such thing
     printed.out(true).failure(&fault.clone().into());
     assert_eq!(printed.stderr(), format!("{}\n", json!({"fault": fault})));
     assert!(printed.stdout().is_empty());
+}
+
+#[test]
+fn every_time_that_people_read_is_in_the_zone() {
+    let zone: Zone = "Asia/Seoul".parse().unwrap();
+    let mut status = status("inc-1", &["acme"], Some(7));
+    let notice = json!({"reason": "no handler", "file": "1-2.json", "since": "2026-11-30T12:00:00Z", "problems": []});
+    if let Some(scenario) = status.scenarios.first_mut() {
+        scenario.rejected = Some(of(notice.clone()));
+        scenario.pending = Some(of(notice.clone()));
+        scenario.paused = Some(of(json!("2026-11-30T12:00:30Z")));
+    }
+    status.streams[0].rejected = Some(of(notice));
+    let text = status::text(&status, zone);
+    let told = [
+        "running at 2026-11-30T21:01:30+09:00,",
+        " 2026-11-30T21:01:00+09:00 ",
+        "rejected since 2026-11-30T21:00:00+09:00:",
+        "pending since 2026-11-30T21:00:00+09:00:",
+        "paused since 2026-11-30T21:00:30+09:00;",
+        "acme/syslog: rejected since 2026-11-30T21:00:00+09:00:",
+    ];
+    told.iter().for_each(|t| assert!(text.contains(t), "{t}: {text}"));
+    let table = spark::table(&[record(7, json!("judged"))], zone).to_string();
+    assert!(table.contains("  2026-11-30T21:01:00+09:00  "), "{table}");
+    let mut printed = Printed::default();
+    let mut out = printed.out(false);
+    out.zone = zone;
+    report::side(&mut out, &report(json!("judged"))).expect("printed");
+    let side = printed.stdout();
+    assert!(side.starts_with("acme/s1 at 2026-11-30T21:01:00+09:00: "), "{side}");
+    assert!(side.contains("\n2026-11-30T21:01:00+09:00  CRITICAL"), "{side}");
+    for all in [text, table, side] {
+        assert!(!all.contains("00Z"), "{all}");
+    }
 }

@@ -35,6 +35,42 @@ fn status_is_one_object_with_the_promised_fields() {
 }
 
 #[test]
+fn the_zone_of_people_is_that_of_the_settings_or_of_the_command_line_and_json_is_in_utc() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("ledger")).expect("a folder");
+    let config = |zone: &str| {
+        let text = format!("display_timezone = \"{zone}\"\n");
+        std::fs::write(folder.path().join("weir.toml"), text).expect("written");
+    };
+    config("Asia/Seoul");
+    let asked = |line: &str| {
+        let entry = json!({"digest": digest("r"), "event": "active", "time": "2026-11-30T12:00:00Z", "reason": ""});
+        let fake = Fake { batches: vec![record(7, json!("judged"))], history: vec![of(entry)], ..fake() };
+        on(folder.path(), line, Opened(Some(fake).into(), Vec::new()))
+    };
+    const CONFIG: &str = "--data {data} --config {data}/weir.toml";
+    for (line, time) in [
+        (format!("weir status {CONFIG}"), "2026-11-30T21:01:30+09:00"),
+        (format!("weir ledger acme/s1 {CONFIG}"), "2026-11-30T21:01:00+09:00"),
+        (format!("weir history acme/s1 {CONFIG}"), "2026-11-30T21:00:00+09:00"),
+        (format!("weir batch acme/s1 --at 2026-11-30T21:01:00+09:00 {CONFIG}"), "2026-11-30T21:01:00+09:00"),
+        (format!("weir status --timezone Europe/Berlin {CONFIG}"), "2026-11-30T13:01:30+01:00"),
+        (format!("weir status --json {CONFIG}"), "2026-11-30T12:01:30Z"),
+        ("weir status --data {data}".to_owned(), "2026-11-30T12:01:30Z"),
+    ] {
+        let (exit, printed) = asked(&line);
+        assert_eq!(exit, Exit::Done, "{line}: {}", printed.stderr());
+        assert!(printed.stdout().contains(time), "{line}: {}", printed.stdout());
+    }
+    config("Mars/Olympus");
+    let (exit, printed) = asked(&format!("weir status {CONFIG}"));
+    assert_eq!(exit, Exit::Usage);
+    let told = printed.stderr();
+    assert!(told.contains("weir.toml:1: display_timezone: 'Mars/Olympus' is no time zone\n"), "{told}");
+    assert!(told.contains("fix: write an IANA name, such as \"Asia/Seoul\""), "{told}");
+}
+
+#[test]
 fn a_folder_that_no_host_has_held_is_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     for line in ["weir status --data {data}", "weir status --data {data}/typo", "weir tail --once --data {data}"] {

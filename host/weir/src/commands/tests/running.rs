@@ -119,7 +119,8 @@ fn session(
     let plan = Plan { start, stops, drained: is_drained, failed: is_failed, stopped: Arc::clone(&stopped) };
     let mut stderr = Vec::new();
     let mut stdout = Announced(to_announced);
-    let mut out = Out { stdout: &mut stdout, stderr: &mut stderr, json: true, colour: false };
+    let mut out =
+        Out { stdout: &mut stdout, stderr: &mut stderr, json: true, colour: false, zone: weir_model::zone::Zone::UTC };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let clock = Arc::new(VirtualClock::new(weir_model::Time::EPOCH));
     let result = runtime.block_on(async {
