@@ -61,15 +61,16 @@ pub fn to_the_next_minute(example: &Example, live: &Live) {
     }
 }
 
-/// Runs the batch that is due. Answers how long it took.
-fn step(example: &Example, live: &Live) -> Duration {
+/// Runs the batch that is due. Answers how long it took, and each of its stages in milliseconds.
+fn step(example: &Example, live: &Live) -> (Duration, BTreeMap<String, f64>) {
     let start = Instant::now();
     let step = live.host.step(&example.scenario()).unwrap();
     let took = start.elapsed();
     let Step::Committed(record) = step else { panic!("no batch was due: {step:?}") };
     // S3's spike comes once in ten minutes.
     assert!(record.raised > 0 || example.scenario().scenario.as_str() == "s3-iptv", "each batch of S1 and S2 alarms");
-    took
+    let shown = live.host.scenario(&example.scenario()).unwrap().shown(&live.host.engines).unwrap();
+    (took, shown.last.unwrap().duration_ms)
 }
 
 fn drain(live: &Live) {
@@ -93,6 +94,7 @@ pub fn tick(report: &mut Report, effort: Effort) {
         let live = example.open();
         example.batches(&live);
         let (mut committed, mut visible) = (Sample::default(), Sample::default());
+        let mut stages = BTreeMap::<String, Sample>::new();
         let rounds = effort.rounds(300);
         let (mut cpu, mut before) = (0.0, 0);
         let events = || -> u64 {
@@ -106,9 +108,12 @@ pub fn tick(report: &mut Report, effort: Effort) {
             }
             to_the_next_minute(&example, &live);
             let start = Instant::now();
-            let took = step(&example, &live);
+            let (took, parts) = step(&example, &live);
             drain(&live);
             if round >= 20 {
+                for (stage, ms) in parts {
+                    stages.entry(stage).or_default().push(Duration::from_secs_f64(ms / 1000.0));
+                }
                 committed.push(took);
                 visible.push(start.elapsed());
             }
@@ -120,6 +125,10 @@ pub fn tick(report: &mut Report, effort: Effort) {
         assert!(rows[0]["n"].as_u64() >= Some(least), "every minute's results are in Delta: {rows:?}");
         report.durations(&format!("{title}, tick to committed alarm"), &committed, goals[0]);
         report.durations(&format!("{title}, tick to visible in Delta, flushed at once"), &visible, goals[1]);
+        // Queries and rules run inside of detect.
+        for (stage, sample) in stages.iter().filter(|(stage, _)| *stage != "total") {
+            report.durations(&format!("{title}, of that {stage}"), sample, None);
+        }
         let faster = spark * 1000.0 / committed.p50();
         report.figure(
             &format!("{title}, PySpark 4.3 with the same rules took {spark} ms"),
@@ -217,11 +226,11 @@ pub fn swap(report: &mut Report, effort: Effort) {
             view.pending.is_none() && view.active.as_ref().is_some_and(|active| active.ruleset.digest != before)
         });
         to_the_next_minute(&example, &live);
-        swapped.push(step(&example, &live));
+        swapped.push(step(&example, &live).0);
         drain(&live);
         for _ in 0..5 {
             to_the_next_minute(&example, &live);
-            ordinary.push(step(&example, &live));
+            ordinary.push(step(&example, &live).0);
             drain(&live);
         }
     }

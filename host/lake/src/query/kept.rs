@@ -16,6 +16,7 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::TryStreamExt;
 use tokio::runtime::Handle;
@@ -190,16 +191,86 @@ impl Kept {
     }
 }
 
-/// `reset_plan_states` does not reset recursion, nor filters that one operator hands to another while it runs.
+/// `reset_plan_states` does not reset recursion, nor filters that one operator hands to another while it runs. That of a
+/// sort with a limit it does, and nobody else has it.
 fn reusable(plan: &Arc<dyn ExecutionPlan>) -> SqlResult<bool> {
     let mut reusable = true;
     plan.apply(|node| {
         let recursive = matches!(node.name(), "RecursiveQueryExec" | "WorkTableExec");
-        if recursive || !node.dynamic_expressions_produced().is_empty() {
+        let handed = !node.is::<SortExec>() && !node.dynamic_expressions_produced().is_empty();
+        if recursive || handed {
             reusable = false;
             return Ok(TreeNodeRecursion::Stop);
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(reusable)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
+    use arrow_array::Int64Array;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_schema::{DataType, Field, Schema};
+
+    use super::*;
+    use crate::query::memory::Tenants;
+    use crate::query::order::total;
+    use crate::query::plan::draft;
+    use crate::query::scan::{Piece, TableRows};
+    use crate::query::{session, timestamp};
+
+    fn schema() -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("k", DataType::Utf8, true), Field::new("n", DataType::Int64, true)]))
+    }
+
+    fn reusable(sql: &str) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        kept(sql, &runtime).reusable
+    }
+
+    fn kept(sql: &str, runtime: &tokio::runtime::Runtime) -> Kept {
+        let session = Arc::new(session::state());
+        let tables = BTreeMap::from([("a".to_owned(), schema()), ("b".to_owned(), schema())]);
+        let plan = total(draft(&session, sql, &[], &tables).expect("good SQL").plan).expect("a plan");
+        let limits = RunLimits { memory: 1 << 20, rows: 10, time: Duration::from_secs(1) };
+        let share = Tenants::share_alone(limits.memory);
+        Kept::new(&plan, session, runtime.handle().clone(), share, limits).expect("a plan")
+    }
+
+    #[test]
+    fn only_recursion_makes_a_plan_anew_for_each_run() {
+        for sql in [
+            "SELECT a.k, b.n FROM a JOIN b ON a.k = b.k",
+            "SELECT a.k FROM a LEFT JOIN b ON a.k = b.k WHERE b.n > 1",
+            "SELECT a.k FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k)",
+            "SELECT k, min(n) AS least, max(n) AS most FROM a GROUP BY k",
+            "SELECT min(n) AS least FROM a",
+            "SELECT k, n FROM a ORDER BY n LIMIT 3",
+            "SELECT k FROM a UNION ALL SELECT k FROM b",
+        ] {
+            assert!(reusable(sql), "{sql}");
+        }
+        let counting = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r";
+        assert!(!reusable(counting));
+    }
+
+    #[test]
+    fn a_limit_of_one_run_does_not_reach_the_next() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let kept = kept("SELECT n FROM a ORDER BY n DESC LIMIT 1", &runtime);
+        for least in [100, 10, 1] {
+            let rows: Vec<i64> = (least..least + 5_000).collect();
+            let schema = schema();
+            let keys = arrow_array::new_null_array(&DataType::Utf8, rows.len());
+            let batch = RecordBatch::try_new(schema, vec![keys, Arc::new(Int64Array::from(rows))]).expect("rows");
+            let rows = Arc::new(TableRows(vec![Piece { batch, keep: None }]));
+            let binding = Binding { params: vec![timestamp(0)], tables: HashMap::from([("a".to_owned(), rows)]) };
+            let answer = kept.run(binding, Deadline::start(Duration::from_secs(10))).expect("rows");
+            assert_eq!(answer.column(0).as_primitive::<Int64Type>().values(), &[least + 4_999]);
+        }
+    }
 }

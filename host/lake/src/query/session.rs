@@ -29,7 +29,12 @@ pub(crate) fn config() -> SessionConfig {
     let mut config =
         SessionConfig::new().with_target_partitions(1).with_batch_size(BATCH_ROWS).with_information_schema(false);
     let options = config.options_mut();
+    // A plan that hands filters from one operator to another while it runs is good for one execution. The first of these
+    // stands for the other three in a text of settings only: set as a field it turns nothing off.
     options.optimizer.enable_dynamic_filter_pushdown = false;
+    options.optimizer.enable_join_dynamic_filter_pushdown = false;
+    options.optimizer.enable_topk_dynamic_filter_pushdown = false;
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     options.execution.time_zone = Some("UTC".to_owned());
     config
 }
