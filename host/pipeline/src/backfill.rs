@@ -4,6 +4,7 @@
 //! backfill.rs  what a call does: open the run, batches for about a second, publish when all are there
 //! run.rs       one batch after the other: plan, detect, commits in groups
 //! sliding.rs   a stream's rows around T, read from bronze in slabs
+//! reach.rs     whether the period's rows are still there
 //! publish.rs   the run's rows in place of those in the result tables, or given up
 //! ```
 //!
@@ -12,6 +13,7 @@
 //! Late rows and dead letters were never in bronze, so no run sees them.
 
 mod publish;
+mod reach;
 mod run;
 mod sliding;
 

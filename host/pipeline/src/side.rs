@@ -13,9 +13,9 @@ use crate::batch::{self, Streams};
 use crate::decide::tick::Due;
 use crate::engines::Engines;
 use crate::output;
-use crate::stream::table_name;
+use crate::stream::{Stream, table_name};
 
-const DAY: Duration = Duration::from_secs(86_400);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
 /// What a side run is made of.
 pub struct Side {
@@ -145,9 +145,7 @@ fn kept(engines: &Engines, plan: &Plan, replayed: bool, streams: &Streams) -> Re
             ))
             .map_err(|f| f.fix("a larger keep_days of the stream keeps its rows longer from now on"));
         }
-        let table = table_name(&stream.id, &stream.def);
-        let bronze = engines.lake.oldest(&stream.id.tenant, &table, &stream.def.event_time);
-        let oldest = [engines.runtime.block_on(bronze)?, stream.window.oldest()].into_iter().flatten().min();
+        let oldest = oldest(engines, stream)?;
         begins = [begins, oldest].into_iter().flatten().min();
     }
     // What a batch saw is what it saw; a time that never had one may lie before the first row.
@@ -161,6 +159,13 @@ fn kept(engines: &Engines, plan: &Plan, replayed: bool, streams: &Streams) -> Re
         }
         Some(_) => Ok(()),
     }
+}
+
+/// A time at or before that of the earliest row of the stream, in its table or its window. Blocks.
+pub(crate) fn oldest(engines: &Engines, stream: &Stream) -> Result<Option<Time>, Fault> {
+    let table = table_name(&stream.id, &stream.def);
+    let bronze = engines.lake.oldest(&stream.id.tenant, &table, &stream.def.event_time);
+    Ok([engines.runtime.block_on(bronze)?, stream.window.oldest()].into_iter().flatten().min())
 }
 
 /// State with nothing in it.

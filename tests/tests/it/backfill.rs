@@ -238,6 +238,35 @@ fn what_makes_no_sense_is_refused_by_field() {
     refused(&|a| a.scenario = "t/other".parse().unwrap(), FaultKind::NotFound, None);
 }
 
+/// Batches whose rows are gone find nothing. Published, that would take away what was found when the rows were there.
+#[test]
+fn a_period_whose_rows_are_gone_or_never_were_is_refused() {
+    let world = World::new();
+    let opened = world.open(Arc::new(NoFaults)).unwrap();
+    let live: Vec<_> = (0..=12).map(by_live).collect();
+    let refused = |from: i64, to: i64, field: &str, words: &str| {
+        let mut ask = ask("t/s", minute(from), minute(to), "b");
+        ask.publish = true;
+        let fault = done(&opened.host, &ask).unwrap_err();
+        assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::NotReplayable, Some(field)), "{fault}");
+        assert!(fault.message.contains(words), "{fault}");
+        assert_eq!(sums(&opened), live, "nothing is taken away");
+    };
+    refused(-10, -5, "--to", "there is no row before 1969-12-31T23:55:00Z");
+    // The stream keeps its rows for thirty days, its results for a year.
+    world.clock.advance(Duration::from_secs(31 * 86_400));
+    opened.host.reconcile().unwrap();
+    // Rows that are older than that and still there can be read.
+    assert_eq!(done(&opened.host, &ask("t/s", minute(0), minute(3), "there")).unwrap().rows_in, 2 * 60);
+    assert_eq!(opened.host.upkeep().unwrap(), Vec::new());
+    refused(4, 9, "--from", "rows of stream events are kept for 30 days, and those of 1970-01-01T00:04:00Z");
+    // What has all its batches was made of rows that were there.
+    let mut whole = ask("t/s", minute(0), minute(3), "there");
+    whole.publish = true;
+    assert!(done(&opened.host, &whole).unwrap().published);
+    assert_eq!(sums(&opened).len(), 13);
+}
+
 /// A run keeps its ruleset; another question about the same period is another run.
 #[test]
 fn a_run_goes_on_with_the_ruleset_it_began_with() {

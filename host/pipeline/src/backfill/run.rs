@@ -10,6 +10,7 @@ use weir_model::ruleset::InputMode;
 use weir_model::service::{BackfillAsk, BackfillProgress};
 use weir_model::{BatchId, Digest, Fault, FaultKind, Name, RunKey, Stage, StreamId, Time};
 
+use super::reach::Reach;
 use super::sliding::Sliding;
 use crate::batch;
 use crate::decide::failure::{self, Next};
@@ -66,14 +67,17 @@ impl Run {
         let first = backfill.next(backfill.range.from).unwrap_or(backfill.range.from);
         let next = head.as_ref().map_or(first, |head| head.plan.time.plus(backfill.every.get()));
         let mut inputs = BTreeMap::new();
+        let mut reach = Reach::new(engines, &backfill, backfill.next(next));
         for (name, stream) in streams {
             // What a host has read and not written to bronze yet is a part of the past too.
             let id = StreamId::new(key.scenario.tenant.clone(), name.clone());
             host.flush(&id).unwrap_or(Ok(()))?;
             let back = stream.def.retention.get().max(backfill.every.get());
             let new_only = prepared.ruleset.manifest.inputs.get(&name).is_some_and(|i| i.mode == InputMode::New);
+            reach.look(&stream, if new_only { backfill.every.get() } else { stream.def.retention.get() })?;
             inputs.insert(name, (Sliding::new(&stream, next.minus(back), backfill.range.to), new_only));
         }
+        reach.judge()?;
         let tables = match &head {
             Some(head) => head.plan.tables.clone(),
             None => prepared.queries.tables().map_err(|fault| fault.at(Stage::Plan))?,
