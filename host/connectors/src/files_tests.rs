@@ -305,6 +305,42 @@ fn csv_that_has_grown_gives_what_was_appended_under_its_header() {
 }
 
 #[test]
+fn a_csv_file_whose_header_cannot_be_read_is_one_dead_letter_and_empty_lines_are_no_header() {
+    let mut w = World::new();
+    w.format.format = FileFormat::Csv;
+    let blank = format!("\n \r\n\nat,n\n{AT},1\n");
+    w.write("a.csv", &blank);
+    let mut files = w.open(0);
+    assert_eq!(w.decoded(&mut files, 9), [good(0, "|1")]);
+    w.write("a.csv", &format!("{blank}{AT},2\n"));
+    assert_eq!(
+        w.decoded(&mut files, 9),
+        [good(1, "|2")],
+        "what was appended is under the header, not under an empty line"
+    );
+    let utf16: Vec<u8> = format!("\u{feff}at,n\r\n{AT},3\r\n").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (file, bytes, reason) in [
+        (
+            "b.csv",
+            format!("at,n\r{AT},3\r").into_bytes(),
+            "its lines end with a carriage return alone; end them with a line feed",
+        ),
+        ("c.csv", utf16, "it is UTF-16; save it as UTF-8"),
+        (
+            "d.csv",
+            format!("{},at,n\n,{AT},3\n", "x".repeat(2 << 20)).into_bytes(),
+            "its header is longer than 1048576 bytes",
+        ),
+    ] {
+        let mut w = World::new();
+        w.format.format = FileFormat::Csv;
+        w.write_bytes(file, &bytes);
+        let mut files = w.open(0);
+        assert_eq!(w.decoded(&mut files, 9), [bad(0, &format!("the file cannot be read: {reason}"))]);
+    }
+}
+
+#[test]
 fn a_quote_that_is_never_closed_costs_lines_and_not_the_file() {
     let mut w = World::new();
     w.format.format = FileFormat::Csv;
@@ -386,6 +422,10 @@ fn parquet_rows_are_read_in_bounded_pieces_and_fitted_to_the_schema() {
     let (n, at) = (arrow_array::StringArray::from(vec!["1"]), arrow_array::StringArray::from(vec![AT]));
     w.write_bytes("c.parquet", &parquet_of(vec![("n", Arc::new(n)), ("at", Arc::new(at))]));
     assert_eq!(w.decoded(&mut again, 10), [bad(2_002, "column n: expected int64, got a column of type Utf8View")]);
+    // A column without a type, as writers make it of nothing but nulls.
+    let (n, at) = (arrow_array::NullArray::new(2), arrow_array::StringArray::from(vec![AT, AT]));
+    w.write_bytes("d.parquet", &parquet_of(vec![("n", Arc::new(n)), ("at", Arc::new(at))]));
+    assert_eq!(w.decoded(&mut again, 10), [good(2_003, "|"), good(2_004, "|")]);
 }
 
 #[test]

@@ -175,7 +175,7 @@ impl Lake for WeirLake {
         schema: SchemaRef,
         range: BronzeRange,
     ) -> BoxFuture<'a, Result<Vec<RecordBatch>, Fault>> {
-        Box::pin(self.reader.bronze(tenant, table, schema, range, None))
+        Box::pin(self.reader.bronze(tenant, table, schema, range))
     }
 
     fn upkeep<'a>(&'a self, tenant: &'a Name, table: &'a Name, what: Upkeep) -> BoxFuture<'a, Result<Upkept, Fault>> {

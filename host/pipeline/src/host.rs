@@ -15,6 +15,7 @@ use crate::batch::Streams;
 use crate::drain::Drained;
 use crate::engines::Engines;
 use crate::scenario::{Scenario, Step};
+use crate::share::Share;
 use crate::sink::Sink;
 use crate::stream::{Ingested, Stream};
 use crate::upkeep::Keeping;
@@ -43,6 +44,8 @@ pub struct Pace {
     pub disk_floor: Option<(std::path::PathBuf, u64)>,
     /// How tables are kept in shape.
     pub keeping: Keeping,
+    /// Bytes that the hot windows of a tenant may hold together. Beyond, its streams are not read on.
+    pub window_bytes: u64,
 }
 
 impl Default for Pace {
@@ -58,6 +61,7 @@ impl Default for Pace {
             replay_horizon: Duration::from_secs(7 * 24 * 3600),
             disk_floor: None,
             keeping: Keeping::default(),
+            window_bytes: 512 << 20,
         }
     }
 }
@@ -90,6 +94,8 @@ pub(crate) struct Parts {
     pub sinks: BTreeMap<SinkId, Arc<Sink>>,
     /// Whether the sinks that the ledger knows from before were added.
     pub ledger_sinks: bool,
+    /// Memory of each tenant's hot windows.
+    shares: BTreeMap<Name, Arc<Share>>,
 }
 
 impl Host {
@@ -158,12 +164,14 @@ impl Host {
             if before.as_ref().is_some_and(|s| s.definition == digest) {
                 continue;
             }
+            let tenant = view.id.tenant.clone();
+            let share = self.parts().shares.entry(tenant).or_insert_with(|| Share::new(self.pace.window_bytes)).clone();
             let opened = match &before {
                 // The rows read under the old definition go to bronze first: they cannot be read again under the new one.
-                Some(old) => {
-                    old.flush(&self.engines).and_then(|()| Stream::open(&self.engines, view.id.clone(), def, digest))
-                }
-                None => Stream::open(&self.engines, view.id.clone(), def, digest),
+                Some(old) => old
+                    .flush(&self.engines)
+                    .and_then(|()| Stream::open(&self.engines, view.id.clone(), def, digest, share)),
+                None => Stream::open(&self.engines, view.id.clone(), def, digest, share),
             };
             match opened {
                 Ok(stream) => {

@@ -9,7 +9,8 @@ use weir_model::stream::{BronzeCursor, SourceDef, StreamDef, tick_interval};
 use weir_model::{Digest, Fault, FaultKind, StreamId, Time};
 
 use crate::engines::Engines;
-use crate::stream::{app, event_times, first, table_name, ticks_before};
+use crate::generation::{first, ticks_before};
+use crate::stream::{app, event_times, table_name};
 
 /// A stream that is being filled. Rows come in offset order, all of partition 0. A host that starts on the folder goes on
 /// after the last of them; what was half filled when the process ended stays as it is and is not filled again.

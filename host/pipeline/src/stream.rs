@@ -11,14 +11,14 @@ use arrow_array::{ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, U
 use arrow_select::filter::filter_record_batch;
 use weir_model::batch::{DEAD_LETTERS, StreamPin};
 use weir_model::port::{Append, BronzeRange, Decode, Decoded, PinnedStream, PollLimit, Source};
-use weir_model::stream::{
-    BronzeCursor, Chunk, DeadLetter, OFFSET, PARTITION, SourceDef, StreamDef, StreamMeta, TICK_ROWS, tick_interval,
-};
-use weir_model::{Digest, Fault, FaultKind, Incarnation, Name, OffsetRange, Offsets, StreamId, Time};
+use weir_model::stream::{BronzeCursor, Chunk, DeadLetter, OFFSET, PARTITION, StreamDef, StreamMeta};
+use weir_model::{Digest, Fault, FaultKind, Name, OffsetRange, Offsets, StreamId, Time};
 
 use crate::decide::late::{self, Bounds, Row};
 use crate::engines::Engines;
+use crate::generation::meta;
 use crate::output;
+use crate::share::{Part, Share};
 use crate::window::Window;
 
 /// How much is kept in the hot window beyond the stream's retention, so that a batch that runs a little late still
@@ -37,6 +37,7 @@ pub struct Stream {
     pub window: Window,
     meta: StreamMeta,
     inner: Mutex<Inner>,
+    part: Part,
     /// One flush at a time: two would append the rows between their ends twice.
     flushing: Mutex<()>,
     dead: AtomicU64,
@@ -64,7 +65,14 @@ pub struct Ingested {
 
 impl Stream {
     /// Opens a stream where its bronze table ends, with its hot window read back. Blocks.
-    pub fn open(engines: &Engines, id: StreamId, def: Arc<StreamDef>, definition: Digest) -> Result<Self, Fault> {
+    pub fn open(
+        engines: &Engines,
+        id: StreamId,
+        def: Arc<StreamDef>,
+        definition: Digest,
+        share: Arc<Share>,
+    ) -> Result<Self, Fault> {
+        let part = Part::of(share);
         let now = engines.clock.now();
         let mut cursor = engines.ledger.bronze(&id)?;
         let meta = meta(engines, &id, &def, definition, &cursor, now)?;
@@ -87,6 +95,7 @@ impl Stream {
                     to: None,
                     above: cursor.flushed.clone(),
                     below: Offsets::of(partition, held),
+                    memory: None,
                 };
                 let rows = runtime.block_on(engines.lake.bronze(&id.tenant, &table, schema.clone(), range))?;
                 for rows in rows {
@@ -108,8 +117,11 @@ impl Stream {
                 to: None,
                 above: Offsets::default(),
                 below: cursor.flushed.clone(),
+                memory: Some(part.most()),
             };
-            for rows in runtime.block_on(engines.lake.bronze(&id.tenant, &table, schema, range))? {
+            let rows = runtime.block_on(engines.lake.bronze(&id.tenant, &table, schema, range));
+            let too_large = |f: Fault| if f.kind == FaultKind::SqlLimit { part.too_large(&id) } else { f };
+            for rows in rows.map_err(too_large)? {
                 for chunk in by_partition(&rows, &def.event_time)? {
                     window.restore(chunk);
                 }
@@ -120,7 +132,9 @@ impl Stream {
         let latest = cursor.max_time.clone();
         let inner = Inner { source, decode, latest, cursor, aside: Vec::new(), fault: None };
         let (dead, late) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { id, def, definition, window, meta, inner: Mutex::new(inner), flushing: Mutex::new(()), dead, late })
+        part.hold(window.size().bytes);
+        let (inner, flushing) = (Mutex::new(inner), Mutex::new(()));
+        Ok(Self { id, def, definition, window, meta, inner, part, flushing, dead, late })
     }
 
     /// Reads once, bounded by `limit`, waiting up to `wait` for the first record. Blocks.
@@ -139,6 +153,7 @@ impl Stream {
         wait: Duration,
     ) -> Result<Ingested, Fault> {
         engines.faults.pass("ingest.read")?;
+        self.part.room(&self.id)?;
         let Some(polled) = inner.source.poll(engines.clock.now(), limit, wait)? else {
             return Ok(Ingested { rows: 0, at_end: inner.source.at_end() });
         };
@@ -149,6 +164,7 @@ impl Stream {
         let rows = chunk.rows.num_rows();
         self.window.append(chunk, inner.latest.get(&partition).copied())?;
         inner.aside.append(&mut aside);
+        self.held(inner);
         metrics::counter!("weir_stream_rows_total", "tenant" => self.id.tenant.to_string(), "stream" => self.id.stream.to_string())
             .increment(rows as u64);
         Ok(Ingested { rows, at_end: inner.source.at_end() })
@@ -306,10 +322,16 @@ impl Stream {
         engines.ledger.put_bronze(&self.id, &inner.cursor)?;
         engines.faults.pass("bronze.after-cursor")?;
         inner.source.release(&upto)?;
-        drop(inner);
         let before = engines.clock.now().minus(self.def.retention.get()).minus(SLACK);
         self.window.evict(before, &upto);
+        self.held(&inner);
         Ok(())
+    }
+
+    /// Takes note of how much is in memory.
+    fn held(&self, inner: &Inner) {
+        let aside: usize = inner.aside.iter().map(|d| d.raw.len() + d.reason.len()).sum();
+        self.part.hold(self.window.size().bytes + aside as u64);
     }
 
     fn flush_aside(&self, engines: &Engines, aside: Vec<DeadLetter>) -> Result<(), Fault> {
@@ -381,60 +403,6 @@ fn check_table(id: &StreamId, table: &Name, cursor: &BronzeCursor, found: &str) 
         .fix("put the old table back, or give the stream a table of another name")),
         _ => Ok(()),
     }
-}
-
-/// The stream's entry in the ledger; made, or carried on as a new generation when the definition changed.
-fn meta(
-    engines: &Engines,
-    id: &StreamId,
-    def: &StreamDef,
-    definition: Digest,
-    cursor: &BronzeCursor,
-    now: Time,
-) -> Result<StreamMeta, Fault> {
-    let known = engines.ledger.stream(id)?;
-    if let Some(meta) = known.as_ref().filter(|m| m.definition == definition) {
-        return Ok(meta.clone());
-    }
-    let meta = match known {
-        None => first(engines, id, definition, origin(&def.source, now, 0), now),
-        Some(before) => StreamMeta {
-            incarnation: before.incarnation,
-            generation: before.generation + 1,
-            definition,
-            anchor: origin(&def.source, now, cursor.flushed.get(0) / TICK_ROWS),
-            start: cursor.flushed.clone(),
-        },
-    };
-    engines.ledger.put_stream(id, &meta)?;
-    Ok(meta)
-}
-
-/// The entry of a stream that the ledger has not seen before.
-pub(crate) fn first(engines: &Engines, id: &StreamId, definition: Digest, anchor: Time, now: Time) -> StreamMeta {
-    let seed = format!("{}/{id}/{now}", engines.ledger.incarnation());
-    let incarnation = Incarnation(Digest::of(seed.as_bytes()).short());
-    StreamMeta { incarnation, generation: 1, definition, anchor, start: Offsets::default() }
-}
-
-/// The time so many ticks before another.
-pub(crate) fn ticks_before(time: Time, every: Duration, ticks: u64) -> Time {
-    let passed = every.as_micros().saturating_mul(u128::from(ticks));
-    Time(time.micros().saturating_sub(i64::try_from(passed).unwrap_or(i64::MAX)))
-}
-
-/// The origin of a generated stream's ticks: the first start less its history, or, for a later generation, such that tick
-/// `next` comes now.
-fn origin(source: &SourceDef, now: Time, next: u64) -> Time {
-    let SourceDef::Generate { interval, rate, history, .. } = source else {
-        return now;
-    };
-    // One without a usable interval is refused where it is opened.
-    let every = tick_interval(*interval, *rate).unwrap_or(Duration::from_secs(1));
-    if next == 0 {
-        return now.minus(history.get()).floor(every, Duration::ZERO);
-    }
-    ticks_before(now, every, next).floor(every, Duration::ZERO)
 }
 
 pub(crate) fn event_times(rows: &RecordBatch, column: &str) -> Result<Vec<i64>, Fault> {

@@ -292,7 +292,7 @@ impl History for FolderStore {
 }
 
 fn unknown(id: &ScenarioId) -> Fault {
-    Fault::tenant(FaultKind::Config, format_args!("there is no scenario {id}")).fix("weir status lists all scenarios")
+    Fault::tenant(FaultKind::NotFound, format_args!("there is no scenario {id}")).fix("weir status lists all scenarios")
 }
 
 impl Inner {

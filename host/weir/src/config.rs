@@ -68,6 +68,7 @@ pub struct IngestConfig {
     pub poll_rows: u64,
     pub poll_bytes: u64,
     pub flush: Span,
+    pub window_bytes: u64,
 }
 /// `[sink]`.
 #[derive(Debug, Clone)]
@@ -168,6 +169,7 @@ impl Config {
             let poll_rows = r.number("ingest.poll_rows", 1..=1 << 24);
             let poll_bytes = r.number("ingest.poll_bytes", 1..=1 << 32);
             let ingest_flush = r.span("ingest.flush", Duration::ZERO..=DAY);
+            let window_bytes = r.number("ingest.window_bytes", 1 << 20..=1 << 50);
             let sink_flush = r.span("sink.flush", Duration::ZERO..=DAY);
             let batch_bytes = r.number("sink.batch_bytes", 1..=1 << 32);
             let checkpoint_every = r.number("lake.checkpoint_every", 1..=1_000_000);
@@ -195,7 +197,12 @@ impl Config {
                 listen_token,
                 log: LogConfig { format: given.log.or(format)?, level: given.log_level.clone().or(level)? },
                 rule_store: RuleStoreConfig { poll: poll?, settle: settle?, keep: keep? },
-                ingest: IngestConfig { poll_rows: poll_rows?, poll_bytes: poll_bytes?, flush: ingest_flush? },
+                ingest: IngestConfig {
+                    poll_rows: poll_rows?,
+                    poll_bytes: poll_bytes?,
+                    flush: ingest_flush?,
+                    window_bytes: window_bytes?,
+                },
                 sink: SinkConfig { flush: sink_flush?, batch_bytes: batch_bytes? },
                 lake: LakeConfig {
                     checkpoint_every: checkpoint_every?,

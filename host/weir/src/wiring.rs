@@ -125,6 +125,7 @@ pub fn pace(config: &Config) -> Pace {
         poll: PollLimit { rows: size(config.ingest.poll_rows), bytes: size(config.ingest.poll_bytes) },
         look: config.rule_store.poll.get(),
         bronze_flush: config.ingest.flush.get(),
+        window_bytes: config.ingest.window_bytes,
         sink_wait: config.sink.flush.get(),
         sink_bytes: size(config.sink.batch_bytes),
         workers: threads(config.threads.cpu) + 2,

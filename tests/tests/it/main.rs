@@ -30,3 +30,4 @@ mod s3;
 mod support;
 mod swaps;
 mod upkeep;
+mod windows;

@@ -70,14 +70,16 @@ pub fn copy(file: &Found, before: Option<&Entry>, target: &Path, format: Format)
     Ok(Some(Copied { digest, lines, bytes: copied, appended: start > 0 }))
 }
 
-/// The first record of a csv file, with a line end; what was taken of it before ends at `upto`.
+/// The header of a csv file, with a line end and the empty lines before it; what was taken of the file before ends at
+/// `upto`.
 fn header(path: &Path, upto: u64, delimiter: u8) -> io::Result<Vec<u8>> {
     let mut header = Vec::new();
     File::open(path)?.take(upto.min(RECORD_BYTES as u64)).read_to_end(&mut header)?;
-    let end = weir_model::rows::csv::record_end(&header, delimiter);
+    let start = header.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(0);
+    let end = weir_model::rows::csv::record_end(&header[start..], delimiter);
     // A quote that is not closed: the first line is the header, as it was when the file was first read.
-    let end = end.or_else(|| header.iter().position(|b| *b == b'\n').map(|at| at + 1));
-    header.truncate(end.unwrap_or(header.len()));
+    let end = end.or_else(|| header[start..].iter().position(|b| *b == b'\n').map(|at| at + 1));
+    header.truncate(end.map_or(header.len(), |end| start + end));
     if header.last() != Some(&b'\n') {
         header.push(b'\n');
     }

@@ -44,11 +44,22 @@ impl CsvRecords {
         Ok(records)
     }
 
-    /// Number of its records, header not among them.
-    pub fn count(path: &Path, delimiter: u8) -> Result<u64, Fault> {
+    /// Number of its records, header not among them; or why the file cannot be used: without a header nothing of it can.
+    pub fn count(path: &Path, delimiter: u8) -> Result<Result<u64, String>, Fault> {
         let mut records = Self::begin(path, delimiter)?;
+        let header = &records.header;
+        if header.starts_with(b"\xff\xfe") || header.starts_with(b"\xfe\xff") {
+            return Ok(Err("it is UTF-16; save it as UTF-8".to_owned()));
+        }
+        if header.len() > RECORD_BYTES {
+            return Ok(Err(format!("its header is longer than {RECORD_BYTES} bytes")));
+        }
+        if header.iter().zip(header.iter().skip(1)).any(|(byte, next)| *byte == b'\r' && !matches!(next, b'\r' | b'\n'))
+        {
+            return Ok(Err("its lines end with a carriage return alone; end them with a line feed".to_owned()));
+        }
         while records.record()?.is_some() {}
-        Ok(records.position)
+        Ok(Ok(records.position))
     }
 
     fn begin(path: &Path, delimiter: u8) -> Result<Self, Fault> {
@@ -64,8 +75,12 @@ impl CsvRecords {
             end: u64::MAX,
             ended: false,
         };
-        if let Some(header) = records.record()? {
-            records.header = Bytes::from(header);
+        while let Some(header) = records.record()? {
+            // Lines before the header that are empty, as people and spreadsheets leave them.
+            if !is_blank(&header) {
+                records.header = Bytes::from(header);
+                break;
+            }
         }
         records.position = 0;
         Ok(records)
@@ -91,7 +106,7 @@ impl CsvRecords {
                 self.position = self.end;
                 break;
             };
-            if !value.iter().all(u8::is_ascii_whitespace) {
+            if !is_blank(&value) {
                 bytes += value.len();
                 let value = Bytes::from(value);
                 records.push(Record { offset, key: None, value, enqueued: None, headers: Vec::new() });
@@ -144,4 +159,8 @@ impl CsvRecords {
         }
         Ok(())
     }
+}
+
+fn is_blank(record: &[u8]) -> bool {
+    record.iter().all(u8::is_ascii_whitespace)
 }

@@ -25,7 +25,7 @@ impl Format {
     pub fn count(self, path: &Path) -> Result<Option<Result<u64, String>>, Fault> {
         Ok(match self.format {
             FileFormat::JsonLines => None,
-            FileFormat::Csv => Some(Ok(CsvRecords::count(path, self.delimiter)?)),
+            FileFormat::Csv => Some(CsvRecords::count(path, self.delimiter)?),
             FileFormat::Parquet => Some(ParquetRows::count(path)),
         })
     }

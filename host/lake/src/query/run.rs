@@ -192,8 +192,9 @@ impl Planned {
             to: period.to,
             above: pinned.from.clone(),
             below: pinned.upto.clone(),
+            memory: Some(self.limits.memory),
         };
-        let read = self.reader.bronze(&self.tenant, table, schema, range, Some(self.limits.memory));
+        let read = self.reader.bronze(&self.tenant, table, schema, range);
         let wait = self.limits.time.saturating_mul(10);
         let rows = self.runtime.block_on(async { tokio::time::timeout(wait, deadline.watch(read)).await });
         match rows {

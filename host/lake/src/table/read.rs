@@ -99,15 +99,13 @@ impl Reader {
         }
     }
 
-    /// Rows of a bronze table with the columns of `schema`, in (partition, offset) order, as one batch or none. More
-    /// than `memory` bytes are a fault.
+    /// Rows of a bronze table with the columns of `schema`, in (partition, offset) order, as one batch or none.
     pub async fn bronze(
         &self,
         tenant: &Name,
         table: &Name,
         schema: SchemaRef,
         range: BronzeRange,
-        memory: Option<usize>,
     ) -> Result<Vec<RecordBatch>, Fault> {
         if range.to.is_some_and(|to| to <= range.from) {
             return Ok(Vec::new());
@@ -148,7 +146,7 @@ impl Reader {
         let (mut batches, mut bytes) = (Vec::new(), 0);
         while let Some(batch) = rows.try_next().await.map_err(fault)? {
             bytes += batch.get_array_memory_size();
-            if memory.is_some_and(|limit| bytes > limit) {
+            if range.memory.is_some_and(|limit| bytes > limit) {
                 let message = format!("{what} has more than {bytes} bytes in the period that is read");
                 return Err(Fault::tenant(FaultKind::SqlLimit, message).field("sql_memory_bytes"));
             }

@@ -84,6 +84,8 @@ pub struct BronzeRange {
     pub above: Offsets,
     /// ... and below these.
     pub below: Offsets,
+    /// Bytes of rows; more are a fault of kind [`crate::FaultKind::SqlLimit`]. None: no bound.
+    pub memory: Option<usize>,
 }
 
 /// What a table's upkeep goes by.

@@ -58,7 +58,14 @@ impl<'a> Cell<'a> {
             ColumnType::Int32 | ColumnType::Int64 | ColumnType::Float64 => {
                 let number = match trimmed.parse() {
                     Ok(i) => Number::Signed(i),
-                    Err(_) => Number::Float(trimmed.parse().map_err(|_| shown())?),
+                    Err(_) => {
+                        let float: f64 = trimmed.parse().map_err(|_| shown())?;
+                        // Digits that are beyond what a float holds, as JSON refuses them too; `inf` is what it says.
+                        if float.is_infinite() && trimmed.bytes().any(|b| b.is_ascii_digit()) {
+                            return Err(shown());
+                        }
+                        Number::Float(float)
+                    }
                 };
                 Self::of_number(column, number).map_err(|_| shown())
             }
@@ -277,6 +284,23 @@ impl Builder {
             Self::Bytes(b) => b,
             Self::Timestamp(b) => b,
             Self::Date(b) => b,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_number_that_no_float_holds_is_refused_and_infinity_is_what_it_says() {
+        let column = Column { name: "f".to_owned(), ty: ColumnType::Float64, required: false };
+        let of = |text: &'static str| Cell::of_plain(&column, Cow::Borrowed(text));
+        assert_eq!(of(" 1e308"), Ok(Cell::Float64(1e308)));
+        assert_eq!(of("-inf"), Ok(Cell::Float64(f64::NEG_INFINITY)));
+        for beyond in ["1e400", "-1e309"] {
+            assert_eq!(of(beyond), Err(format!("column f: expected float64, got the text \"{beyond}\"")));
         }
     }
 }

@@ -22,7 +22,8 @@ pub struct Fitted {
 pub fn fit(column: &Column, there: Option<&ArrayRef>, rows: usize) -> Result<Fitted, String> {
     let want = column.ty.arrow();
     let mut bad = Vec::new();
-    let values = match there {
+    // A column without a type has no values either, and says so of none of its rows.
+    let values = match there.filter(|values| *values.data_type() != DataType::Null) {
         None => new_null_array(&want, rows),
         Some(values) => {
             let ty = values.data_type();

@@ -39,12 +39,14 @@ impl<'a> Reach<'a> {
             return Ok(());
         }
         let (name, days) = (&stream.id.stream, stream.def.keep_days);
-        Err(refused(format!("rows of stream {name} are kept for {days} days, and those of {next} are not there any more"))
-            .field("--from")
-            .fix(format_args!(
-                "begin at or after {}; a larger keep_days of the stream keeps its rows longer from now on",
-                kept.plus(back)
-            )))
+        Err(refused(format!(
+            "rows of stream {name} are kept for {days} days, and those of {next} are not there any more"
+        ))
+        .field("--from")
+        .fix(format_args!(
+            "begin at or after {}; a larger keep_days of the stream keeps its rows longer from now on",
+            kept.plus(back)
+        )))
     }
 
     /// Refuses a period that lies before the first row of all streams.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_model::batch::{ALARM_EVENTS, Backfill, BatchRecord, Commit, Outcome, Plan};
-use weir_model::port::{BatchInputs, DetectFailure, Ledger, Prepared, StateReader};
+use weir_model::port::{BatchInputs, BronzeRange, DetectFailure, Ledger, Prepared, StateReader};
 use weir_model::ruleset::InputMode;
 use weir_model::service::{BackfillAsk, BackfillProgress};
 use weir_model::{BatchId, Digest, Fault, FaultKind, Name, RunKey, Stage, StreamId, Time};
@@ -181,7 +181,9 @@ impl Run {
         for (name, (sliding, new_only)) in &mut self.inputs {
             let (id, def) = sliding.stream();
             let (table, schema) = (table_name(&id, &def), def.positioned_schema());
+            let memory = usize::try_from(self.prepared.ruleset.limits.sql_memory_bytes).ok();
             let read = |range| {
+                let range = BronzeRange { memory, ..range };
                 let rows = engines.lake.bronze(&id.tenant, &table, schema.clone(), range);
                 engines.runtime.block_on(rows)
             };

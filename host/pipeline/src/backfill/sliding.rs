@@ -13,7 +13,7 @@ use arrow_select::take::take_record_batch;
 use weir_model::batch::{Between, StreamPin};
 use weir_model::port::{BronzeRange, PinnedStream};
 use weir_model::stream::{Chunk, OFFSET};
-use weir_model::{Fault, Offsets, StreamDef, StreamId, Time};
+use weir_model::{Fault, FaultKind, Offsets, StreamDef, StreamId, Time};
 
 use crate::stream::{Stream, by_partition, chunk_of, event_times};
 
@@ -148,9 +148,17 @@ impl Sliding {
                 to: Some(until),
                 above: Offsets::default(),
                 below: self.below.clone(),
+                memory: None,
             };
             let mut bytes = 0;
-            for rows in read(range)? {
+            let rows = match read(range) {
+                Err(fault) if fault.kind == FaultKind::SqlLimit && self.slab > SHORTEST => {
+                    self.slab = (self.slab / 2).max(SHORTEST);
+                    continue;
+                }
+                rows => rows?,
+            };
+            for rows in rows {
                 bytes += rows.get_array_memory_size();
                 for chunk in by_partition(&rows, &event_time)? {
                     self.add(chunk)?;

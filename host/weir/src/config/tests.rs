@@ -92,7 +92,7 @@ x = 1
         [
             "conf/weir.toml:1: listen: 'here': invalid socket address syntax; write an address and a port, such as \"127.0.0.1:7117\"",
             &format!("conf/weir.toml:2: colour: it is no setting; {TOP}"),
-            "conf/weir.toml:3: ingest: it is a section, not a setting; write [ingest] and under it flush, poll_bytes, poll_rows",
+            "conf/weir.toml:3: ingest: it is a section, not a setting; write [ingest] and under it flush, poll_bytes, poll_rows, window_bytes",
             "conf/weir.toml:5: rule_store.settle: 'soon' is not a length of time; write a number with a unit, such as \"90s\" or \"15m\"",
             "conf/weir.toml:6: rule_store.poll: 2h is out of range; use 1ms to 1h",
             "conf/weir.toml:7: rule_store.kepp: it is no setting; the settings here are keep, poll, settle",
