@@ -17,6 +17,12 @@ impl Args {
         Self { words, rest }
     }
 
+    /// What came after `--` is understood as if it had come before: for commands that pass nothing on.
+    pub fn joined(mut self) -> Self {
+        self.words.append(&mut self.rest);
+        self
+    }
+
     /// Takes `--name`; says whether it was there.
     pub fn flag(&mut self, name: &str) -> bool {
         let before = self.words.len();

@@ -16,6 +16,8 @@ use crate::setup;
 const SUPERVISE: &str = include_str!("demo.sh");
 /// Lies in every folder that this command has made, and in none that it has not: only such a folder is ever removed.
 const MARK: &str = ".weir-demo";
+/// A second form of a scenario that is there already: its alarms would only be the same ones twice.
+const TWICE: &str = "netops/s1-rule-only";
 
 /// What the developer asked for.
 pub struct Options {
@@ -24,6 +26,8 @@ pub struct Options {
     keep: bool,
     listen: String,
     seconds: Option<u64>,
+    speed: Option<u32>,
+    injector: bool,
 }
 
 impl Options {
@@ -32,12 +36,18 @@ impl Options {
         let seconds = args
             .value("--for")?
             .map(|text| text.parse().map_err(|_| format!("--for takes a number of seconds, not '{text}'")));
+        let speed = args.value("--speed")?.map(|text| match text.parse() {
+            Ok(speed @ 1..=1_000) => Ok(speed),
+            _ => Err(format!("--speed takes a number from 1 to 1000, not '{text}'")),
+        });
         Ok(Self {
             example: args.value("--example")?.unwrap_or("network-cep".to_owned()),
             dir: args.value("--dir")?.map(PathBuf::from),
             keep: args.flag("--keep"),
             listen: args.value("--listen")?.unwrap_or("127.0.0.1:8470".to_owned()),
             seconds: seconds.transpose()?,
+            speed: speed.transpose()?,
+            injector: args.flag("--injector"),
         })
     }
 }
@@ -61,10 +71,14 @@ pub fn run(paths: &Paths, options: &Options) -> Outcome {
     let store = dir.join("store");
     if !options.keep || !store.exists() {
         assemble(paths, &example, &store)?;
+        remove_dir(&store.join(TWICE))?;
+        if options.injector {
+            inject(&example, &store)?;
+        }
     }
     make_dir(&dir.join("data"))?;
     let weir = paths.target.join("debug/weir");
-    println!("{}", introduction(&options.example, &dir, &weir, &options.listen));
+    println!("{}", introduction(options, &dir, &weir));
 
     // This process becomes the shell: nobody is left in between who would have to pass a signal on.
     let failed = Command::new("sh")
@@ -73,6 +87,7 @@ pub fn run(paths: &Paths, options: &Options) -> Outcome {
         .arg(&dir)
         .arg(&options.listen)
         .arg(options.seconds.map_or(String::new(), |s| s.to_string()))
+        .args(options.speed.iter().flat_map(|speed| ["--speed".to_owned(), speed.to_string()]))
         .exec();
     Err(format!("cannot start sh: {failed}"))
 }
@@ -87,6 +102,23 @@ pub fn assemble(paths: &Paths, example: &Path, store: &Path) -> Outcome {
             None => paths.root.join(&from),
         };
         copy(&source, &store.join(to))?;
+    }
+    Ok(())
+}
+
+/// Puts the injector's data in the place of the starter's: files of `injector/` over streams of the same name.
+fn inject(example: &Path, store: &Path) -> Outcome {
+    let injector = example.join("injector");
+    if !injector.is_dir() {
+        return Err(format!("{} has no injector/", example.display()));
+    }
+    for file in list(&injector)? {
+        for tenant in list(store)? {
+            let stream = tenant.join("streams").join(file.file_name().unwrap_or_default());
+            if stream.is_file() {
+                copy(&file, &stream)?;
+            }
+        }
     }
     Ok(())
 }
@@ -134,8 +166,8 @@ fn free(address: &str) -> Outcome {
     })
 }
 
-fn introduction(example: &str, dir: &Path, weir: &Path, listen: &str) -> String {
-    let (dir, weir) = (dir.display(), weir.display());
+fn introduction(options: &Options, dir: &Path, weir: &Path) -> String {
+    let (dir, weir, example, listen) = (dir.display(), weir.display(), &options.example, &options.listen);
     let data = format!("--data {dir}/data");
     let hint = if example == "network-cep" {
         format!(
@@ -147,13 +179,21 @@ fn introduction(example: &str, dir: &Path, weir: &Path, listen: &str) -> String 
     } else {
         String::new()
     };
+    let hurry = match options.speed {
+        None | Some(1) => String::new(),
+        Some(speed) => format!(
+            "\nTime runs {speed} times as fast: a day in {}. The folder's time is ahead of the world's then, and goes on from\n\
+             there with --keep.\n",
+            minutes(86_400 / u64::from(speed))
+        ),
+    };
     format!(
         "
 {example} runs in {dir}
   store/    tenants, streams, scenarios, rules: edit what you like
   data/     the host's own: its ledger, and Delta tables in data/lake/TENANT/TABLE
   weir.log  what the host says
-{hint}
+{hurry}{hint}
 In another terminal:
   {weir} status {data}
   {weir} query {data} 'SELECT * FROM s1_results ORDER BY alarm_time DESC LIMIT 5'
@@ -161,6 +201,14 @@ In another terminal:
 REST is at http://{listen}. Ctrl-C ends it. Alarms:
 "
     )
+}
+
+fn minutes(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} seconds"),
+        120..7_200 => format!("{} minutes", seconds / 60),
+        _ => format!("{} hours", seconds / 3_600),
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +221,35 @@ mod tests {
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(parts(text), Ok(vec![pair("a/b.json", "t/b.json"), pair("guests/x.wasm", "t/x.wasm")]));
         assert!(parts("only").is_err_and(|e| e.contains("only")));
+    }
+
+    #[test]
+    fn the_injectors_streams_take_the_place_of_those_of_the_same_name() {
+        let dir = std::env::temp_dir().join(format!("xtask-inject-{}", std::process::id()));
+        let (example, store) = (dir.join("example"), dir.join("store"));
+        for (file, text) in [
+            ("example/injector/a.toml", "injected"),
+            ("store/acme/streams/a.toml", "a"),
+            ("store/acme/streams/b.toml", "b"),
+        ] {
+            write(&dir.join(file), text).expect("write");
+        }
+        inject(&example, &store).expect("injected");
+        let of = |stream: &str| read(&store.join("acme/streams").join(stream)).expect("read");
+        assert_eq!((of("a.toml"), of("b.toml")), ("injected".to_owned(), "b".to_owned()));
+        assert!(inject(&store, &store).is_err());
+        remove_dir(&dir).expect("clean");
+    }
+
+    #[test]
+    fn speeds_are_numbers_also_after_two_dashes() {
+        let options = |line: &str| Options::from(&mut Args::new(line.split(' ').map(str::to_owned)).joined());
+        assert_eq!(options("-- --speed 60 --injector").map(|o| (o.speed, o.injector)), Ok((Some(60), true)));
+        assert_eq!(options("--speed=1000").map(|o| o.speed), Ok(Some(1_000)));
+        for bad in ["--speed 0", "--speed 1001", "--speed fast", "--speed"] {
+            assert!(options(bad).is_err(), "{bad}");
+        }
+        assert_eq!(minutes(86_400 / 60), "24 minutes");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 # Runs a host and shows its alarms until the host ends: by Ctrl-C, by a signal to this shell, or after a time.
-# Arguments: the weir program, the run folder, the listen address, seconds or nothing.
+# Arguments: the weir program, the run folder, the listen address, seconds or nothing, further options of the host.
 weir=$1 dir=$2 listen=$3 seconds=$4
+shift 4
 stopping= helpers=
 
-"$weir" run --store "$dir/store" --data "$dir/data" --listen "$listen" >"$dir/weir.log" 2>&1 &
+"$weir" run --store "$dir/store" --data "$dir/data" --listen "$listen" "$@" >"$dir/weir.log" 2>&1 &
 host=$!
 running() { kill -0 "$host" 2>/dev/null; }
 

@@ -34,6 +34,8 @@ cargo xtask COMMAND
              --keep           go on in that folder instead of starting afresh
              --listen ADDR    where REST listens (127.0.0.1:8470)
              --for SECONDS    stop by itself
+             --speed N        time runs N times as fast, 1 to 1000: at 60 a day takes 24 minutes
+             --injector       the injector's data instead of the starter data
   test     setup, guests, then all tests
   check    formatting and lints, no warning allowed
   guests   build the components below plugins/ and tests/guests/
@@ -63,6 +65,7 @@ fn run(command: &str, mut args: Args) -> Outcome {
             Ok(())
         }
         "demo" => {
+            let mut args = args.joined();
             let options = demo::Options::from(&mut args)?;
             args.end()?;
             demo::run(&Paths::find()?, &options)

@@ -87,6 +87,9 @@ impl<'de> Deserialize<'de> for Time {
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where loops get the time from. Batches never do: a batch has T.
+///
+/// [`Clock::now`], [`Clock::monotonic`] and [`Clock::sleep_until`] are the time of the data: ticks, sources, retention. It may run
+/// faster than the machine's, which the other three are: what protects the host or talks with others goes by those.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Wall-clock time.
     fn now(&self) -> Time;
@@ -95,9 +98,22 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn monotonic(&self) -> Duration;
     /// Completes when [`Clock::now`] is at or past `at`.
     fn sleep_until(&self, at: Time) -> BoxFuture<'static, ()>;
+
+    /// Time since some fixed start as the machine counts it, such as how long files have been at rest.
+    fn elapsed(&self) -> Duration {
+        self.monotonic()
+    }
+    /// Completes after `by` as the machine counts it: for waits between two tries or two looks.
+    fn pause(&self, by: Duration) -> BoxFuture<'static, ()> {
+        self.sleep_until(self.now().plus(by))
+    }
+    /// What the machine's wall clock says.
+    fn outside(&self) -> Time {
+        self.now()
+    }
 }
 
-/// A clock that stands still until it is told to move. For tests and for `--speed`.
+/// A clock that stands still until it is told to move. For tests.
 #[derive(Debug, Clone)]
 pub struct VirtualClock(Arc<Mutex<VirtualState>>);
 

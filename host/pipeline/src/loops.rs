@@ -46,17 +46,25 @@ impl Pool {
         *self.host.stop.borrow()
     }
 
-    /// Sleeps until `at`, or until the host is asked to stop.
-    async fn sleep_until(&self, at: Time) {
+    /// Until it is `at`, a time of the data, but no longer than `most` as the machine counts; or until the host is asked to
+    /// stop.
+    async fn sleep_until(&self, at: Time, most: Duration) {
+        let clock = &self.host.engines.clock;
         let mut stop = self.host.stop.subscribe();
         tokio::select! {
-            () = self.host.engines.clock.sleep_until(at) => {}
+            () = clock.sleep_until(at) => {}
+            () = clock.pause(most) => {}
             _ = stop.wait_for(|s| *s) => {}
         }
     }
 
+    /// As long as the machine counts `by`, or until the host is asked to stop.
     async fn sleep(&self, by: Duration) {
-        self.sleep_until(self.host.engines.clock.now().plus(by)).await;
+        let mut stop = self.host.stop.subscribe();
+        tokio::select! {
+            () = self.host.engines.clock.pause(by) => {}
+            _ = stop.wait_for(|s| *s) => {}
+        }
     }
 }
 
@@ -68,16 +76,16 @@ pub async fn run(host: Arc<Host>) {
     let mut tasks = JoinSet::new();
     let mut started = Started::default();
     tasks.spawn(upkeep(pool.clone()));
-    let mut retained = host.engines.clock.now();
+    let mut retained = host.engines.clock.elapsed();
     while !pool.stopping() {
         if let Some(Err(fault)) = pool.work(Host::reconcile).await {
             tracing::error!("looking at the rule store: {fault}");
         }
         started.spawn(&pool, &mut tasks);
-        let now = host.engines.clock.now();
-        if now.since(retained) >= RETAIN_EVERY {
-            retained = now;
-            let horizon = now.minus(host.pace.replay_horizon);
+        let elapsed = host.engines.clock.elapsed();
+        if elapsed.saturating_sub(retained) >= RETAIN_EVERY {
+            retained = elapsed;
+            let horizon = host.engines.clock.now().minus(host.pace.replay_horizon);
             if let Some(Err(fault)) = pool.work(move |h| h.engines.ledger.retain(horizon)).await {
                 tracing::warn!("retention: {fault}");
             }
@@ -147,9 +155,10 @@ async fn ingest(pool: Arc<Pool>, id: StreamId) {
             Ok(read) if !read.at_end => failures = 0,
             Ok(_) => {
                 failures = 0;
-                let now = pool.host.engines.clock.now();
-                let idle = now.plus(pool.host.pace.idle);
-                pool.sleep_until(due.map_or(idle, |due| due.max(now).min(now.plus(pool.host.pace.look)))).await;
+                match due {
+                    Some(due) => pool.sleep_until(due, pool.host.pace.look).await,
+                    None => pool.sleep(pool.host.pace.idle).await,
+                }
             }
             Err(fault) => {
                 if failures == 0 {
@@ -193,11 +202,10 @@ async fn tick(pool: Arc<Pool>, id: ScenarioId) {
             pool.sleep(Duration::from_secs(1)).await;
             continue;
         };
-        let now = pool.host.engines.clock.now();
         match step {
             Ok(Step::Committed(_)) => failures = 0,
             // Not longer than a look: a trigger that was changed, or a scenario that came back, is seen in time.
-            Ok(Step::NotDue(at)) => pool.sleep_until(at.min(now.plus(pool.host.pace.look))).await,
+            Ok(Step::NotDue(at)) => pool.sleep_until(at, pool.host.pace.look).await,
             Ok(Step::Waiting(_)) => pool.sleep(Duration::from_millis(50)).await,
             Ok(Step::Parked(_) | Step::Ended | Step::Paused) => pool.sleep(pool.host.pace.look).await,
             Ok(Step::Retry(fault)) => {

@@ -29,7 +29,7 @@ impl Inner {
     }
 
     pub(crate) fn look_at_all(&self, now: Time) {
-        let when = When { now, at: self.clock.monotonic() };
+        let when = When { now, at: self.clock.elapsed() };
         let Some(tree) = self.tree() else { return };
         let streams: Vec<StreamId> = self.state().streams.keys().cloned().collect();
         for id in streams {
@@ -260,7 +260,7 @@ impl Inner {
 
     /// An admission has ended.
     pub(crate) fn admitted(&self, id: &ScenarioId, digest: Digest, answer: Result<Arc<Prepared>, Vec<Problem>>) {
-        let when = When { now: self.clock.now(), at: self.clock.monotonic() };
+        let when = When { now: self.clock.now(), at: self.clock.elapsed() };
         let mut state = self.state();
         let Some(scenario) = state.scenarios.get_mut(id) else { return };
         if let Ok(prepared) = &answer {

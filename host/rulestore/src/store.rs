@@ -395,7 +395,7 @@ impl Inner {
 
     /// How long nothing is to be done, unless somebody asks.
     fn next_due(&self) -> Duration {
-        let (settle, at) = (self.config.settle, self.clock.monotonic());
+        let (settle, at) = (self.config.settle, self.clock.elapsed());
         let state = lock(&self.state);
         let scenarios = state.scenarios.values().filter_map(|s| s.due(settle));
         let due = scenarios.chain(state.streams.values().filter_map(|s| s.due(settle))).min();

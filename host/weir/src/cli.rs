@@ -126,6 +126,9 @@ pub struct Run {
     /// Process all that there is, drain the sinks, and end; listens on the network only with --listen
     #[arg(long)]
     pub once: bool,
+    /// For demonstrations, on a data folder of their own: time runs so many times as fast, 1 to 1000
+    #[arg(long, value_name = "N", conflicts_with = "once", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub speed: Option<u32>,
 }
 
 /// `weir backfill`.
@@ -274,6 +277,10 @@ impl Cli {
             log: self.common.log,
             log_level: self.common.log_level.clone(),
             timezone: self.common.timezone,
+            speed: match &self.command {
+                Command::Run(run) => run.speed,
+                _ => None,
+            },
         }
     }
 }
@@ -298,6 +305,7 @@ mod tests {
     fn reads_every_command_of_the_table() {
         for line in [
             "weir run --store s --data d --config f --listen 127.0.0.1:0 --once",
+            "weir run --store s --data d --speed 60",
             "weir check --store s acme/s1",
             "weir check --store s",
             "weir batch acme/s1 --at 2026-01-31T12:00:00Z --latest --data d",
@@ -335,6 +343,9 @@ mod tests {
             ("weir backfill --from 2026-01-30T00:00:00Z --to 2026-01-31T00:00:00Z", "TENANT/SCENARIO"),
             ("weir tail --for soon", "length of time"),
             ("weir run --listen here", "--listen"),
+            ("weir run --speed 0", "1..=1000"),
+            ("weir run --speed 1001", "1..=1000"),
+            ("weir run --speed 60 --once", "cannot be used with"),
             ("weir status --log xml", "human or json"),
             ("weir status --timezone Asia/Soul", "an IANA name such as \"Asia/Seoul\""),
             ("weir status --log-level weir=loud", "--log-level"),

@@ -44,6 +44,8 @@ pub struct Config {
     pub limits: Limits,
     /// How times are shown to people.
     pub display_timezone: Zone,
+    /// How many times as fast as the machine's the host's time runs. Only the command line says so.
+    pub speed: u32,
 }
 
 /// `[log]`.
@@ -134,6 +136,7 @@ pub struct Overrides {
     pub log: Option<Format>,
     pub log_level: Option<Filter>,
     pub timezone: Option<Zone>,
+    pub speed: Option<u32>,
 }
 
 impl Config {
@@ -220,6 +223,7 @@ impl Config {
                 threads: ThreadsConfig { cpu: cpu?, rule: rule? },
                 limits,
                 display_timezone: given.timezone.or(zone)?,
+                speed: given.speed.unwrap_or(1),
             })
         })();
         if let Some(config) = &config {

@@ -1,6 +1,7 @@
 //! Makes a host of the crates below `host/`. The only place that knows them all.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use weir_lake::{LakeConfig, WeirLake};
 use weir_ledger::{FjallLedger, LedgerConfig};
 use weir_model::fault::{Fault, FaultKind, Problem};
 use weir_model::id::ScenarioId;
-use weir_model::port::{PollLimit, QueryEngine, RuleStore, ScenarioView};
+use weir_model::port::{Ledger as _, PollLimit, QueryEngine, RuleStore, ScenarioView};
 use weir_model::service::Service;
 use weir_model::time::{BoxFuture, Clock};
 use weir_model::{FaultPoints, NoFaults};
@@ -24,6 +25,7 @@ use weir_rulestore::{FolderStore, Keep, StoreConfig, Subject, check_folder};
 use weir_sandbox::{Sandbox, SandboxConfig};
 use weir_server::RemoteService;
 
+use crate::clock::{self, Past};
 use crate::config::Config;
 use crate::held::{self, Held};
 use crate::host::{Checked, RunningHost, Wiring};
@@ -50,6 +52,9 @@ pub struct Built {
 #[derive(Serialize, Deserialize)]
 struct HostFile {
     store: PathBuf,
+    /// A host has run here with `--speed`: the folder's time may be ahead of the machine's, for good.
+    #[serde(default)]
+    hurried: bool,
 }
 
 /// Builds all engines on a data folder. Blocks; `runtime` drives what is async.
@@ -60,9 +65,21 @@ pub fn build(
     faults: Arc<dyn FaultPoints>,
     runtime: Handle,
 ) -> Result<Built, Fault> {
+    build_by(config, store, |_| Ok(clock), faults, runtime)
+}
+
+/// The same with a clock that depends on what has been committed.
+fn build_by(
+    config: &Config,
+    store: &Path,
+    clock: impl FnOnce(&FjallLedger) -> Result<Arc<dyn Clock>, Fault>,
+    faults: Arc<dyn FaultPoints>,
+    runtime: Handle,
+) -> Result<Built, Fault> {
     let data = config.data()?;
     fs::create_dir_all(data).map_err(|e| in_data(data, &e))?;
     let ledger = FjallLedger::open(&data.join("ledger"), LedgerConfig::default(), faults.clone())?;
+    let clock = clock(&ledger)?;
     let mut lake_config = LakeConfig::new(data.join("lake"), runtime.clone());
     lake_config.checkpoint_every = config.lake.checkpoint_every;
     lake_config.log_retention = config.lake.history.get();
@@ -115,8 +132,36 @@ pub fn canonical_store(config: &Config) -> Result<PathBuf, Fault> {
 /// Notes in the data folder which rule store it belongs to, for commands that are not told.
 pub fn remember_store(config: &Config, store: &Path) -> Result<(), Fault> {
     let data = config.data()?;
-    let file = serde_json::to_vec(&HostFile { store: store.to_owned() }).map_err(Fault::internal)?;
+    let hurried = config.speed > 1 || host_file(data)?.is_some_and(|before| before.hurried);
+    let file = serde_json::to_vec(&HostFile { store: store.to_owned(), hurried }).map_err(Fault::internal)?;
     fs::write(data.join(HOST_FILE), file).map_err(|e| in_data(data, &e))
+}
+
+/// What the data folder remembers; nothing when no host has run there.
+fn host_file(data: &Path) -> Result<Option<HostFile>, Fault> {
+    let bytes = match fs::read(data.join(HOST_FILE)) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(in_data(data, &e)),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+        Fault::host(FaultKind::Config, e)
+            .file(data.join(HOST_FILE).display())
+            .fix("remove the file; the next 'weir run --store DIR' writes it anew")
+    })
+}
+
+/// The clock that a data folder's past allows.
+fn clock_of(config: &Config, machine: Arc<dyn Clock>, ledger: &FjallLedger) -> Result<Arc<dyn Clock>, Fault> {
+    let hurried = host_file(config.data()?)?.is_some_and(|file| file.hurried);
+    let mut past = Past { hurried, last: None };
+    if hurried || config.speed > 1 {
+        for id in ledger.scenarios()? {
+            let head = ledger.head(&RunKey::live(id))?.map(|record| record.plan.time);
+            past.last = past.last.max(head);
+        }
+    }
+    clock::of_folder(machine, config.speed, past)
 }
 
 /// The pace that the settings ask for.
@@ -180,8 +225,10 @@ impl Wiring for Wired {
     fn start(&self, config: Arc<Config>, clock: Arc<dyn Clock>, once: bool) -> Result<Box<dyn RunningHost>, Fault> {
         let store = canonical_store(&config)?;
         let held = hold(config.data()?)?;
-        let built = build(&config, &store, clock, Arc::new(NoFaults), Handle::current())?;
+        let clock = |ledger: &FjallLedger| clock_of(&config, clock, ledger);
+        let built = build_by(&config, &store, clock, Arc::new(NoFaults), Handle::current())?;
         remember_store(&config, &store)?;
+        clock::tell(&*built.engines.clock, config.speed);
         let host = Host::new(built.engines, pace(&config));
         Ok(Box::new(Running { host, store: built.store, loops: Mutex::new(None), _held: held }).started(once))
     }
@@ -190,20 +237,19 @@ impl Wiring for Wired {
         let data = config.data()?;
         let store = match &config.store {
             Some(store) => store.clone(),
-            None => {
-                let bytes = fs::read(data.join(HOST_FILE)).map_err(|e| in_data(data, &e))?;
-                serde_json::from_slice::<HostFile>(&bytes)
-                    .map_err(|e| {
-                        Fault::host(FaultKind::Config, e)
-                            .file(data.join(HOST_FILE).display())
-                            .fix("name the rule store with --store")
-                    })?
-                    .store
-            }
+            None => match host_file(data)? {
+                Some(file) => file.store,
+                None => {
+                    let told =
+                        Fault::host(FaultKind::Config, "it is not known which rule store this folder belongs to");
+                    return Err(told.file(data.join(HOST_FILE).display()).fix("name the rule store with --store"));
+                }
+            },
         };
         let held = hold(data)?;
         let runtime = small_runtime()?;
-        let built = build(config, &store, clock, Arc::new(NoFaults), runtime.handle().clone())?;
+        let clock = |ledger: &FjallLedger| clock_of(config, clock, ledger);
+        let built = build_by(config, &store, clock, Arc::new(NoFaults), runtime.handle().clone())?;
         settle(&built.store, built.engines.clock.as_ref());
         let host = Host::new(built.engines, pace(config));
         Ok(Arc::new(Local { host, _runtime: runtime, _held: held }))

@@ -27,6 +27,7 @@ mod s1;
 mod s1_forms;
 mod s2;
 mod s3;
+mod speed;
 mod support;
 mod swaps;
 mod upkeep;

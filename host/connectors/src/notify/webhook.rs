@@ -92,7 +92,8 @@ impl Webhook {
         if status.is_success() {
             return Delivery::Done;
         }
-        let after = response.headers().get(RETRY_AFTER).and_then(|v| wait(v, self.clock.now()));
+        // A date is of the receiver's calendar.
+        let after = response.headers().get(RETRY_AFTER).and_then(|v| wait(v, self.clock.outside()));
         let may_pass = status.is_server_error()
             || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS].contains(&status);
         let mut text = format!("it answers {status}");

@@ -83,7 +83,7 @@ pub(super) fn tail(ask: &Tail, world: &dyn World, out: &mut Out<'_>) -> Result<(
     };
     if ask.once {
         let service = world.anybody()?;
-        place.arrive(&service.status()?);
+        place.arrive(&service.status()?, out);
         while place.print(&*service, Duration::ZERO, out)? > 0 {}
         return Ok(());
     }
@@ -120,7 +120,7 @@ fn follow(
     told: bool,
     out: &mut Out<'_>,
 ) -> Result<(), Failure> {
-    let another = place.arrive(&service.status()?);
+    let another = place.arrive(&service.status()?, out);
     if told {
         out.note(format_args!("a host is running"))?;
     }
@@ -146,7 +146,9 @@ struct Place {
 impl Place {
     /// At a host: the first time it finds its place; later it keeps it, unless the ledger is another one. Says whether
     /// it is.
-    fn arrive(&mut self, status: &Status) -> bool {
+    fn arrive(&mut self, status: &Status, out: &Out<'_>) -> bool {
+        let lines = self.lines.get_or_insert_with(|| alarm::Lines::new(out.zone, out.colour));
+        lines.expect(status.scenarios.iter().map(|s| format!("{}/{}", s.tenant, s.scenario)));
         let before = self.ledger.replace(status.ledger.clone());
         match before {
             None if self.from_start => {}

@@ -11,6 +11,7 @@ const RESET: &str = "\x1b[0m";
 /// The columns before the message, which ends the line as long as it is.
 const HEAD: [&str; 5] = ["TIME", "SEVERITY", "CHANGE", "SCENARIO", "ALARM"];
 const CHANGE: usize = 2;
+const SCENARIO: usize = 3;
 /// The widest word of a severity, and of a change.
 const LEAST: [usize; 5] = [0, 8, 9, 0, 0];
 /// A text that takes more places is cut in its middle, because its beginning and its end tell most. `--json` has it whole.
@@ -31,12 +32,20 @@ pub struct Lines {
     zone: Zone,
     colour: bool,
     widths: Option<[usize; 5]>,
+    /// Of the scenario.
+    least: usize,
 }
 
 impl Lines {
     /// With times in this zone, and severities in colour or not.
     pub fn new(zone: Zone, colour: bool) -> Self {
-        Self { zone, colour, widths: None }
+        Self { zone, colour, widths: None, least: 0 }
+    }
+
+    /// Makes room for what is known to come, so that a column grows less while a tail goes on.
+    pub fn expect(&mut self, scenarios: impl Iterator<Item = String>) {
+        let widest = scenarios.map(|scenario| width(&cut(&scenario))).max().unwrap_or(0);
+        self.least = widest.max(self.least);
     }
 
     /// The next lines, each with its end; before the first of all the columns' names.
@@ -48,6 +57,7 @@ impl Lines {
         }
         let first = self.widths.is_none();
         let mut widths = self.widths.unwrap_or(LEAST);
+        widths[SCENARIO] = self.least.max(widths[SCENARIO]);
         let head = first.then(|| HEAD.map(str::to_owned));
         for row in head.iter().chain(&rows) {
             for (wide, cell) in widths.iter_mut().zip(row) {

@@ -42,6 +42,12 @@ fn changes_of_alarms_stand_in_columns_under_their_names() {
     let seoul = lines(&events[..1], "Asia/Seoul", false);
     assert_eq!(seoul[1], format!("2026-11-30T21:01:00+09:00  CRITICAL  opened     {key}"));
     assert!(alarm::Lines::new(Zone::UTC, false).text(&[]).is_empty(), "no names before there is something to name");
+    let mut tail = alarm::Lines::new(Zone::UTC, false);
+    tail.expect(["acme/s1", "acme/later-and-wider"].map(str::to_owned).into_iter());
+    assert!(
+        tail.text(&events[..1]).contains("  acme/s1               lease_errors["),
+        "there is room for the wider one"
+    );
 }
 
 #[test]

@@ -103,8 +103,13 @@ impl Site {
     }
     /// A host on a free port of this machine. It does not have to be ready.
     pub fn run(&self) -> Running {
+        self.run_with(&[])
+    }
+    /// The same with further arguments.
+    pub fn run_with(&self, more: &[&str]) -> Running {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).unwrap();
         let mut command = self.run_command(&["--listen", "127.0.0.1:0"]);
+        command.args(more);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         Running { child }
     }
