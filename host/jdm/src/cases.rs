@@ -2,6 +2,7 @@
 //!
 //! `rules/NAME.cases.json` beside `rules/NAME.json` is a list of
 //! `{"name": "...", "input": {...}, "expected": {...}, "time": "2026-01-31T12:00:00Z"}`; `time` may be left out.
+//! Times of `input` stand there as the rule gets them: texts, with the offset of the tenant's `display_timezone`.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -32,3 +32,4 @@ mod support;
 mod swaps;
 mod upkeep;
 mod windows;
+mod zones;
