@@ -33,6 +33,7 @@ mod load;
 mod memo;
 mod pool;
 mod program;
+mod realm;
 mod schema;
 mod script;
 mod shape;

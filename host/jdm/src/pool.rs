@@ -5,12 +5,14 @@
 //! the pool, so that a pool of one thread cannot wait for itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread::Builder;
 
 use tokio::runtime::Runtime;
 use weir_model::{Fault, FaultKind};
+
+use crate::realm;
 
 /// Deeply nested expressions are parsed by recursion, and an overflow would end the process. `expression::MAX_NESTING`
 /// is chosen for this size; only touched pages are real memory.
@@ -72,13 +74,32 @@ fn panicked() -> Fault {
 }
 
 fn work(queue: &Mutex<Receiver<Job>>, runtime: &Runtime) {
+    let mut realms = 0;
     loop {
-        // The lock is held while waiting: the threads that wait for it would wait for a job anyway.
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = next else { return };
-        // Nothing outlives a job but caches that hold whole values only.
+        let Some(job) = next(queue, realms) else { return };
+        // Nothing outlives a job but caches that hold whole values only, and realms that wait to be freed.
         if catch_unwind(AssertUnwindSafe(|| job(runtime))).is_err() {
             tracing::error!("the rule engine panicked; its thread goes on");
+        }
+        realms = realms.max(realm::used());
+    }
+}
+
+/// The next job. While there is none, realms are freed and made.
+fn next(queue: &Mutex<Receiver<Job>>, realms: usize) -> Option<Job> {
+    loop {
+        let waiting = match queue.try_lock() {
+            Ok(queue) => queue.try_recv(),
+            Err(TryLockError::Poisoned(queue)) => queue.into_inner().try_recv(),
+            // Another thread takes the next job, or waits for it.
+            Err(TryLockError::WouldBlock) => Err(TryRecvError::Empty),
+        };
+        match waiting {
+            Ok(job) => return Some(job),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) if realm::tidy(realms) => {}
+            // The lock is held while waiting: the threads that wait for it would wait for a job anyway.
+            Err(TryRecvError::Empty) => return queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok(),
         }
     }
 }

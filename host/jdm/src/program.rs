@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Runtime;
 use weir_model::port::RuleContext;
 use weir_model::{Digest, Fault, FaultKind, Limits, Span};
@@ -17,8 +16,9 @@ use zen_engine::{Decision, EvaluationError, EvaluationOptions};
 use zen_expression::Variable;
 
 use crate::memo::Cache;
-use crate::script::{CLOCK_WANTED, Clock, Draw, OUT_OF_TIME};
-use crate::unit::Unit;
+use crate::realm::{Functions, cpu_time, monotonic_ms};
+use crate::script::{CLOCK_WANTED, Clock, Draw, LIBRARIES_WANTED, OUT_OF_TIME};
+use crate::unit::{Unit, Where};
 use crate::value::{Value, fingerprint};
 
 /// Rules that ask rules that ask rules: how long the chain may be, the first one counted.
@@ -127,12 +127,37 @@ impl Program {
     fn draw(&self, clock: Option<Clock>) -> Draw {
         let limit = self.backstop().as_millis();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        Draw { clock, limit_ms: monotonic_ms().saturating_add(limit) }
+        Draw {
+            clock,
+            limit_ms: monotonic_ms().saturating_add(limit),
+            limit_cpu: cpu_time().saturating_add(self.limit.get()),
+        }
     }
 
     fn run(self: &Arc<Self>, input: Variable, draw: &Draw, runtime: &Runtime) -> Result<Value, Failure> {
-        let loader = Content { program: self.clone(), draw: *draw };
-        let decision = Decision::from(self.entry.graph(draw)).with_loader(Arc::new(loader));
+        if self.runs != Runs::Functions {
+            return self.run_in(Where::Engine, input, draw, runtime);
+        }
+        match self.run_in(Where::Realm, input.deep_clone(), draw, runtime) {
+            // Not remembered: where an evaluation runs must follow from its input alone.
+            Err(Failure::Evaluation(reason)) if reason.contains(LIBRARIES_WANTED) => {
+                self.run_in(Where::Engine, input, draw, runtime)
+            }
+            done => done,
+        }
+    }
+
+    fn run_in(
+        self: &Arc<Self>,
+        place: Where,
+        input: Variable,
+        draw: &Draw,
+        runtime: &Runtime,
+    ) -> Result<Value, Failure> {
+        let loader = Content { program: self.clone(), place, draw: *draw };
+        let decision = Decision::from(self.entry.graph(place, draw))
+            .with_loader(Arc::new(loader))
+            .with_adapter(Arc::new(Functions(*draw)));
         let options = EvaluationOptions { trace: false, max_depth: MAX_DEPTH };
         let (began, cpu) = (Instant::now(), cpu_time());
         let answer = runtime.block_on(async {
@@ -235,18 +260,6 @@ struct Spent {
     wall: Duration,
 }
 
-/// The clock that `performance.timeOrigin` of the JavaScript engine is read from.
-fn monotonic_ms() -> i64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec * 1_000 + now.tv_nsec / 1_000_000
-}
-
-/// CPU time of this thread.
-fn cpu_time() -> Duration {
-    let at = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(at.tv_sec).unwrap_or(0), u32::try_from(at.tv_nsec).unwrap_or(0))
-}
-
 fn humane(time: Duration) -> Span {
     Span::millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
@@ -255,6 +268,7 @@ fn humane(time: Duration) -> Span {
 #[derive(Debug)]
 struct Content {
     program: Arc<Program>,
+    place: Where,
     draw: Draw,
 }
 
@@ -263,7 +277,7 @@ impl DecisionLoader for Content {
         let found = match self.program.asked.get(key) {
             // Rules that ask rules many times over have no other place where they can be stopped.
             _ if monotonic_ms() > self.draw.limit_ms => Err(LoaderError::NotFound(OUT_OF_TIME.to_owned())),
-            Some(unit) => Ok(Arc::new(DecisionContent::Graph(unit.graph(&self.draw)))),
+            Some(unit) => Ok(Arc::new(DecisionContent::Graph(unit.graph(self.place, &self.draw)))),
             None => Err(LoaderError::NotFound(key.to_owned())),
         };
         Box::pin(std::future::ready(found))

@@ -4,10 +4,13 @@
 //! seed can be given without the handler seeing them in its input. `script/handler.js` gets them as arguments, puts its
 //! own clock and `Math.random` in place, evaluates the node's source and puts itself in the place of what the engine calls.
 //!
+//! Sources that need nothing of the engine's run in a realm of ours instead (`realm.rs`), by the same script.
+//!
 //! Without a clock the script is shorter, and a run that looks for one fails with [`CLOCK_WANTED`]. A run that does not
 //! fail so is a function of its input: nothing survives in a runtime that is made for one run.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use weir_model::Digest;
 
@@ -17,12 +20,21 @@ use crate::value::quoted;
 pub(crate) const OUT_OF_TIME: &str = "weir:rule_time";
 /// What a run without a clock fails with when it looks for the time or a random number, whatever its source catches.
 pub(crate) const CLOCK_WANTED: &str = "weir:clock";
+/// What a run in a realm of ours fails with when it looks for a library.
+pub(crate) const LIBRARIES_WANTED: &str = "weir:libraries";
 
 static HANDLER: LazyLock<String> = LazyLock::new(|| code(include_str!("script/handler.js")));
 static CLOCK: LazyLock<String> = LazyLock::new(|| {
     let clock = code(include_str!("script/clock.js"));
     let date = quoted(&code(include_str!("script/date.js")));
     format!("({clock})({date},")
+});
+/// What a realm begins with: answers a function of source, input as JSON, and clock.
+static REALM: LazyLock<String> = LazyLock::new(|| {
+    let (realm, clock) = (code(include_str!("script/realm.js")), code(include_str!("script/clock.js")));
+    let date = code(include_str!("script/date.js"));
+    // eval, which the clock makes the date with, leaves a function what it is.
+    format!("({realm})({},{clock},{date})", *HANDLER)
 });
 
 /// A script without its comments: it is compiled in every evaluation, which takes 100 us a kilobyte.
@@ -37,6 +49,8 @@ pub(crate) struct Draw {
     pub(crate) clock: Option<Clock>,
     /// On the machine's monotonic clock, in milliseconds.
     pub(crate) limit_ms: i64,
+    /// Until which CPU time of this thread nodes may run.
+    pub(crate) limit_cpu: Duration,
 }
 
 /// Time and randomness of one evaluation.
@@ -49,13 +63,23 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    /// What the random numbers of a node begin with.
+    pub(crate) fn words(&self, node: &str) -> [u32; 4] {
+        let seed = Digest::of_parts([&self.seed.0[..], node.as_bytes()]).0;
+        [0, 4, 8, 12].map(|i| u32::from_le_bytes([seed[i], seed[i + 1], seed[i + 2], seed[i + 3]]))
+    }
+
     /// The clock as JavaScript, for one node.
     fn script(&self, node: &str) -> String {
-        let seed = Digest::of_parts([&self.seed.0[..], node.as_bytes()]).0;
-        let word = |i: usize| u32::from_le_bytes([seed[i], seed[i + 1], seed[i + 2], seed[i + 3]]);
         let (clock, time) = (&*CLOCK, self.time_ms);
-        format!("{clock}{time},{},{},{},{})", word(0), word(4), word(8), word(12))
+        let [a, b, c, d] = self.words(node);
+        format!("{clock}{time},{a},{b},{c},{d})")
     }
+}
+
+/// The script of a realm.
+pub(crate) fn realm() -> &'static str {
+    &REALM
 }
 
 /// The source of a node, ready to be put into a script.

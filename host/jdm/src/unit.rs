@@ -9,11 +9,13 @@ use tokio::runtime::Runtime;
 use weir_model::{Digest, Problem};
 use zen_engine::Decision;
 use zen_engine::model::{
-    DecisionNode, DecisionNodeKind, FunctionContent, FunctionNodeContent, GraphContent, TransformAttributes,
+    CustomNodeContent, DecisionNode, DecisionNodeKind, FunctionContent, FunctionNodeContent, GraphContent,
+    TransformAttributes,
 };
 use zen_expression::{ExpressionKind, Variable};
 
 use crate::expression::Checker;
+use crate::realm;
 use crate::script::{Draw, Source};
 use crate::shape::{self, label};
 use crate::value::{Value, shorten};
@@ -23,9 +25,20 @@ use crate::value::{Value, shorten};
 pub(crate) struct Unit {
     pub(crate) digest: Digest,
     graph: Arc<GraphContent>,
+    /// The same with its function nodes in the older form as nodes of ours.
+    realm: Arc<GraphContent>,
     functions: Vec<Function>,
     /// Other rules that it asks: name of the node, key.
     pub(crate) asks: Vec<(String, String)>,
+}
+
+/// Where function nodes run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Where {
+    /// In the engine: any of them.
+    Engine,
+    /// In realms of ours: those in the older form. A rule with others never runs so.
+    Realm,
 }
 
 /// A function node.
@@ -88,6 +101,7 @@ impl Unit {
             digest: Digest::of(bytes),
             functions: functions.collect(),
             asks: asks.collect(),
+            realm: Arc::new(in_realm(&graph)),
             graph: Arc::new(graph),
         })
     }
@@ -110,7 +124,10 @@ impl Unit {
     }
 
     /// The graph for one evaluation: function nodes get what they may know.
-    pub(crate) fn graph(&self, draw: &Draw) -> Arc<GraphContent> {
+    pub(crate) fn graph(&self, place: Where, draw: &Draw) -> Arc<GraphContent> {
+        if place == Where::Realm {
+            return self.realm.clone();
+        }
         if self.functions.is_empty() {
             return self.graph.clone();
         }
@@ -136,6 +153,18 @@ impl Unit {
         graph.stripped_functions = Some(Arc::new(modules.into_iter().collect()));
         Arc::new(graph)
     }
+}
+
+/// The graph with its function nodes in the older form as nodes that run in realms.
+fn in_realm(graph: &GraphContent) -> GraphContent {
+    let mut graph = graph.clone();
+    for node in &mut graph.nodes {
+        let Some(FunctionNodeContent::Version1(source)) = function(node) else { continue };
+        let content = CustomNodeContent { kind: realm::KIND.into(), config: Arc::new(source.as_ref().into()) };
+        let kind = DecisionNodeKind::CustomNode { content };
+        *node = Arc::new(DecisionNode { id: node.id.clone(), name: node.name.clone(), kind });
+    }
+    graph
 }
 
 fn function(node: &DecisionNode) -> Option<&FunctionNodeContent> {

@@ -16,6 +16,7 @@ const OWNERS: [(&str, &str); 10] = [
     ("wasmtime-wasi", "weir-sandbox"),
     ("zen-engine", "weir-jdm"),
     ("zen-expression", "weir-jdm"),
+    ("rquickjs", "weir-jdm"),
 ];
 /// Vocabulary and ports, which everybody imports.
 const MODEL: &str = "weir-model";
@@ -25,13 +26,14 @@ const BINARY: &str = "weir";
 const MAY_BE_UNSAFE: [&str; 1] = ["host/sandbox/src/cache.rs"];
 const LONGEST_FILE: usize = 500;
 /// What must be in the lock file in one version.
-const ONCE: [&str; 9] = [
+const ONCE: [&str; 10] = [
     "arrow-array",
     "arrow-schema",
     "datafusion",
     "deltalake-core",
     "object_store",
     "parquet",
+    "rquickjs",
     "tokio",
     "wasmtime",
     "zen-engine",

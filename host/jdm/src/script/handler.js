@@ -1,4 +1,4 @@
-((source,limit,clock,check)=>{
+((source,limit,clock,check,lazy)=>{
 const G=globalThis,O=Object,define=O.defineProperty,keys=O.keys,isArray=Array.isArray,text=JSON.stringify,Later=Promise,run=eval;
 if(G.performance.timeOrigin>limit)throw"weir:rule_time";
 let input,used,handler,broken;
@@ -24,8 +24,9 @@ try{handler=run('"use strict";'+source+'\n;typeof handler==="undefined"?void 0:h
 define(G,"main",{writable:false,configurable:false,value:i=>{
 if(check)return text({output:{kind:typeof handler,broken},log:[]});
 let out,json,why=broken&&broken.words;
-try{if(!why){input=settle(i);out=handler(input,{moment:G.dayjs,dayjs:G.dayjs,Big:G.Big,env:{}});json=text(out);
+try{if(!why){input=settle(i);out=handler(input,lazy?lazy[1]():{moment:G.dayjs,dayjs:G.dayjs,Big:G.Big,env:{}});json=text(out);
 why=out instanceof Later?"handler is async, which a function node in the older form cannot be":json===void 0&&"handler returned nothing"}}catch(e){why=words(e)}
+if(lazy&&lazy[0]())throw"weir:libraries";
 if(used)throw"weir:clock";
 if(why)throw why;
 return'{"output":'+json+',"log":[]}'}})})

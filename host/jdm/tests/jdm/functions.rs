@@ -155,6 +155,44 @@ fn one_evaluation_leaves_nothing_to_the_next() {
 }
 
 #[test]
+fn a_library_is_there_for_whoever_looks_for_it_and_only_that_evaluation_waits_for_it() {
+    // An evaluation without the library runs elsewhere than one with it: neither must know.
+    for (source, two) in [
+        (
+            "function handler(i, libs) { return i.n === 2 ? { v: new libs.Big('0.1').plus('0.2').toString() } : { v: 'none' } }",
+            "0.3",
+        ),
+        (
+            "function handler(i) { return i.n === 2 ? { v: dayjs(0).toISOString() } : { v: 'none' } }",
+            "1970-01-01T00:00:00.000Z",
+        ),
+        (
+            "function handler(i, { moment }) { return i.n === 2 ? { v: moment(1000).toISOString() } : { v: 'none' } }",
+            "1970-01-01T00:00:01.000Z",
+        ),
+        (
+            "function handler(i, libs) { let v = 'none'; if (i.n === 2) try { v = libs['day' + 'js'](0).toISOString() } catch { v = 'caught' } return { v } }",
+            "1970-01-01T00:00:00.000Z",
+        ),
+        ("function handler(i) { if (i.n === 2) { Big = 'mine'; return { v: Big } } return { v: 'none' } }", "mine"),
+    ] {
+        let n = Arc::new(Int64Array::from(vec![1, 2, 3])) as _;
+        let rows = RecordBatch::try_from_iter([("n", n)]).expect("rows");
+        let answer = ask_rule(&load(&one(&graph(&[function(source)]))), &each(rows, &[("v", Kind::Text)]));
+        assert_eq!(texts(&answer, 0), ["none", two, "none"], "{source}");
+    }
+}
+
+#[test]
+fn a_field_with_a_name_of_javascripts_own_is_a_field() {
+    let number = |name: &str| (name.to_owned(), weir_model::Scalar::Int64(1));
+    let call = RuleCall { values: vec![number("__proto__"), number("constructor")], ..RuleCall::default() };
+    let rule = "function handler(input) { delete input.$nodes; return { keys: Object.keys(input) } }";
+    let rules = load(&one(&graph(&[function(rule)])));
+    assert_eq!(whole(&rules, &call), json!({"keys": ["__proto__", "constructor"]}));
+}
+
+#[test]
 fn objects_with_many_fields_come_in_the_order_of_their_names() {
     let names: Vec<String> = (0..60).map(|i| format!("f{i:02}")).collect();
     let fields = names.iter().map(|name| (name.as_str(), Arc::new(Int64Array::from(vec![1])) as _));
