@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The one crate that may name an engine. Everybody else uses what the owner offers.
-const OWNERS: [(&str, &str); 10] = [
+const OWNERS: [(&str, &str); 11] = [
     ("datafusion", "weir-lake"),
     ("deltalake", "weir-lake"),
     ("fjall", "weir-ledger"),
