@@ -58,6 +58,11 @@ pub fn kind_of(ty: &DataType) -> Kind {
     }
 }
 
+/// Whether a table of the lake can have a column of this name, which Delta readers have to agree on.
+pub fn is_table_column(name: &str) -> bool {
+    !name.is_empty() && !name.contains([' ', ',', ';', '{', '}', '(', ')', '\n', '\t', '='])
+}
+
 /// The Arrow type of timestamps everywhere in the host: microseconds, UTC. Delta's `timestamp`.
 pub fn timestamp_type() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))

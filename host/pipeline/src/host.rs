@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_model::batch::ALARMS;
 use weir_model::port::{PollLimit, Prepared};
 use weir_model::service::TableStatus;
-use weir_model::{Fault, FaultKind, Name, RunId, RunKey, ScenarioId, SinkId, Span, StreamId};
+use weir_model::{Fault, FaultKind, Name, RunId, RunKey, ScenarioId, SinkId, Span, StreamId, Time};
 
 use crate::batch::Streams;
 use crate::drain::Drained;
@@ -83,6 +83,8 @@ pub struct Host {
     pub(crate) backfills: crate::backfill::Open,
     /// What the upkeep of each table came to.
     upkept: Mutex<BTreeMap<(Name, Name), TableStatus>>,
+    /// Wall and monotonic time when it was made.
+    began: (Time, Duration),
 }
 
 /// What it consists of now.
@@ -103,7 +105,9 @@ impl Host {
     pub fn new(engines: Engines, pace: Pace) -> Arc<Self> {
         let (committed, _) = tokio::sync::watch::channel(0);
         let (stop, _) = tokio::sync::watch::channel(false);
+        let began = (engines.clock.now(), engines.clock.monotonic());
         Arc::new(Self {
+            began,
             engines,
             pace,
             inner: Mutex::new(Parts::default()),
@@ -116,6 +120,14 @@ impl Host {
             backfills: crate::backfill::Open::default(),
             upkept: Mutex::default(),
         })
+    }
+
+    /// Now, as far as it says that something has been kept long enough. A clock that was set forward must not take everything
+    /// away that is dear: until the next start it counts for a day more than has passed.
+    pub(crate) fn age_now(&self) -> Time {
+        let (wall, monotonic) = self.began;
+        let passed = self.engines.clock.monotonic().saturating_sub(monotonic);
+        self.engines.clock.now().min(wall.plus(passed).plus(Duration::from_secs(86_400)))
     }
 
     /// Looks at the rule store and opens what is new or has changed: streams, scenarios, sinks. Blocks. A stream that

@@ -85,7 +85,7 @@ pub async fn run(host: Arc<Host>) {
         let elapsed = host.engines.clock.elapsed();
         if elapsed.saturating_sub(retained) >= RETAIN_EVERY {
             retained = elapsed;
-            let horizon = host.engines.clock.now().minus(host.pace.replay_horizon);
+            let horizon = host.age_now().minus(host.pace.replay_horizon);
             if let Some(Err(fault)) = pool.work(move |h| h.engines.ledger.retain(horizon)).await {
                 tracing::warn!("retention: {fault}");
             }

@@ -120,7 +120,7 @@ impl Host {
     pub(crate) fn upkeep_of(&self, kept: Kept) -> Result<Upkept, Fault> {
         let now = self.engines.clock.now();
         // Rows and files that go make room on a disk that is full; putting files together takes some first.
-        let what = Upkeep { now, column: kept.column, keep: kept.keep, merge: self.room().is_ok() };
+        let what = Upkeep { now: self.age_now(), column: kept.column, keep: kept.keep, merge: self.room().is_ok() };
         let done = self.engines.runtime.block_on(self.engines.lake.upkeep(&kept.tenant, &kept.table, what));
         let mut upkept = self.upkept();
         let key = (kept.tenant.clone(), kept.table.clone());

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 use std::time::Duration;
 
-use weir_model::columns::ColumnType;
+use weir_model::columns::{ColumnType, is_table_column};
 use weir_model::limits::LimitsPatch;
 use weir_model::ruleset::{FileEntry, Manifest, QueryDef, TenantConfig, Trigger};
 use weir_model::stream::{Columns, FileFormat, SourceDef, StreamDef};
@@ -68,6 +68,12 @@ pub(crate) fn tenant(file: &str, config: &TenantConfig, host: &Limits) -> Vec<Pr
 /// Checks a stream's definition.
 pub(crate) fn stream(file: &str, def: &StreamDef) -> Vec<Problem> {
     let mut out = columns(file, "schema", &def.schema);
+    let bad = def.schema.0.iter().filter(|c| !c.name.is_empty() && !is_table_column(&c.name));
+    out.extend(bad.map(|c| {
+        Problem::new(file, "tables cannot have a column of this name")
+            .field(format_args!("schema.{}", c.name))
+            .fix("choose a name without blanks and any of ,;{}()=")
+    }));
     let problem = |field: &str, message: String| Problem::new(file, message).field(field);
     match def.schema.0.iter().find(|c| c.name == def.event_time) {
         Some(c) if c.ty == ColumnType::Timestamp && c.required => {}

@@ -217,6 +217,14 @@ fn a_bad_stream_keeps_its_last_good_definition_also_over_a_restart() {
     assert_eq!(bench.stream().rejected.expect("rejected").file, "t/streams/s.toml");
     bench.open();
     bench.settle();
+    let rejected = bench.stream().rejected.expect("rejected");
+    assert_eq!((bench.stream().def, bench.stream().digest), (good.def.clone(), good.digest));
+    // Its rows could never go to a table.
+    bench.write("t/streams/s.toml", &STREAM.replace("[schema]\n", "[schema]\n\"a b\" = \"text\"\n"));
+    bench.settle();
+    let unfit = bench.stream().rejected.expect("rejected");
+    assert!(unfit.reason.contains("schema.a b: tables cannot have a column of this name"), "{}", unfit.reason);
+    assert!(!rejected.reason.contains("a b"), "{}", rejected.reason);
     assert_eq!((bench.stream().def, bench.stream().digest), (good.def, good.digest));
     assert!(bench.stream().rejected.is_some());
     assert_eq!(bench.rule(), "rule 0", "the scenario runs on what was good");

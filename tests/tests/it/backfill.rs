@@ -288,6 +288,24 @@ fn a_run_goes_on_with_the_ruleset_it_began_with() {
     assert_eq!(opened.host.backfill(&clash).unwrap_err().field.as_deref(), Some("--name"));
 }
 
+/// Another ruleset's run has taken the place of one since: that one is not published again, and nobody is told that it is.
+#[test]
+fn a_run_whose_rows_were_replaced_since_is_not_said_to_be_published() {
+    let world = World::new();
+    let opened = world.open(Arc::new(NoFaults)).unwrap();
+    let mut one = ask("t/s", minute(2), minute(4), "one");
+    one.publish = true;
+    assert!(done(&opened.host, &one).unwrap().published);
+    assert!(done(&opened.host, &one).unwrap().published, "it is there still");
+    world.store.add("attempts = 5", summing());
+    world.store.activate(1);
+    let two = BackfillAsk { name: Some(name("two")), ..one.clone() };
+    assert!(done(&opened.host, &two).unwrap().published);
+    let fault = done(&opened.host, &one).unwrap_err();
+    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::NotReplayable, Some("--name")), "{fault}");
+    assert!(done(&opened.host, &two).unwrap().published);
+}
+
 /// What batches said and left, without what tells one run from another.
 fn told(live: &Live, key: &RunKey, output: &str) -> Vec<Value> {
     let sink = SinkId { key: key.clone(), output: name(output) };

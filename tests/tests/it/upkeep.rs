@@ -111,3 +111,32 @@ fn the_host_keeps_what_definitions_say_and_tells_of_it() {
                  are kept for 30 days: from 1970-01-02T00:00:30Z on";
     assert_eq!(fault.message, words);
 }
+
+/// The machine's clock is set forward by more than anything is kept: what is there stays there, and goes when that time
+/// has passed.
+#[test]
+fn a_clock_that_was_set_forward_takes_nothing_away() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let dir = quick_folder();
+    let clock = VirtualClock::new(Time(30_000_000));
+    let store = OneScenario::new("[outputs.sums]\ntable = \"sums\"\nkeep_days = 3", summing());
+    let dyn_clock: Arc<dyn Clock> = Arc::new(clock.clone());
+    let (handle, sources) = (runtime.handle().clone(), Arc::new(CountingSources));
+    let opened = open(dir.path(), dyn_clock, handle, Arc::new(NoFaults), sources, store.clone()).unwrap();
+    let run = Run { opened, store, clock };
+    run.clock.advance(6 * HOUR);
+    run.rest();
+    let counts =
+        || ["sums", "events"].map(|table| run.count(&format!("SELECT count(*) AS n, 0 AS low FROM {table}")).0);
+    let there = counts();
+    assert_eq!(there, [1, 6 * 3600 + 31]);
+    let now = run.clock.now();
+    run.clock.jump(now.plus(400 * 24 * HOUR));
+    assert_eq!(run.host().upkeep().unwrap(), Vec::new());
+    assert_eq!(counts(), there);
+    run.clock.jump(now);
+    // A file goes when its youngest row is too old: here after three days.
+    run.clock.advance(4 * 24 * HOUR);
+    assert_eq!(run.host().upkeep().unwrap(), Vec::new());
+    assert_eq!(counts(), [0, there[1]]);
+}

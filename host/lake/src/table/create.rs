@@ -5,6 +5,7 @@ use deltalake::DeltaTable;
 use deltalake::kernel::transaction::CommitProperties;
 use deltalake::kernel::{DataType as DeltaType, PrimitiveType, StructField};
 use deltalake::operations::create::CreateBuilder;
+use weir_model::columns::is_table_column;
 use weir_model::{Fault, FaultKind};
 
 use super::Settings;
@@ -100,9 +101,21 @@ pub(crate) fn sync_version(folder: &Folder, version: u64) -> Result<(), Fault> {
     folder.sync_files(&files)
 }
 
+/// Whether a table can have these columns.
+pub(crate) fn possible(schema: &Schema) -> Result<(), Fault> {
+    for (at, field) in schema.fields().iter().enumerate() {
+        column(field, true)?;
+        if let Some(other) = schema.fields()[..at].iter().find(|f| f.name().eq_ignore_ascii_case(field.name())) {
+            let message = format!("columns {} and {} differ only in case", other.name(), field.name());
+            return Err(Fault::tenant(FaultKind::Sink, message).field(field.name()).fix("rename one of them"));
+        }
+    }
+    Ok(())
+}
+
 fn column(field: &Field, nullable: bool) -> Result<StructField, Fault> {
     let refuse = |message: String| Fault::tenant(FaultKind::Sink, message).field(field.name());
-    if field.name().is_empty() || field.name().contains([' ', ',', ';', '{', '}', '(', ')', '\n', '\t', '=']) {
+    if !is_table_column(field.name()) {
         return Err(refuse(format!(
             "'{}' is no column name of a table: it must not hold blanks or any of ,;{{}}()=",
             field.name()

@@ -122,9 +122,10 @@ impl Tables {
 
     /// Whether rows of this schema could be appended.
     pub async fn fits(&self, tenant: &Name, table: &Name, schema: SchemaRef) -> Result<(), Fault> {
-        let folder = Folder::new(&self.root, tenant, table);
+        let (folder, schema) = (Folder::new(&self.root, tenant, table), create::plain(&schema));
+        create::possible(&schema)?;
         match held::load(&folder, &[]).await? {
-            Some(held) => create::lacking(&held.schema, &create::plain(&schema), &folder.name).map(|_| ()),
+            Some(held) => create::lacking(&held.schema, &schema, &folder.name).map(|_| ()),
             None => Ok(()),
         }
     }

@@ -42,6 +42,24 @@ impl House {
     }
 }
 
+/// What a table cannot have is said before rows wait for it, whether the table is there or not.
+#[test]
+fn columns_that_no_table_can_have_do_not_fit() {
+    let house = House::new();
+    let fits = |columns: &[&str]| {
+        let fields: Vec<Field> = columns.iter().map(|c| Field::new(*c, DataType::Int64, true)).collect();
+        house.runtime.block_on(house.lake.fits(&name("acme"), &name("t"), Arc::new(Schema::new(fields))))
+    };
+    for _ in ["no table", "a table"] {
+        fits(&["n", "é-日本.x"]).unwrap();
+        for bad in [["n", "a b"], ["n", "a;b"], ["n", "a=b"], ["n", ""], ["two", "Two"]] {
+            let fault = fits(&bad).unwrap_err();
+            assert_eq!((fault.whose, fault.field.as_deref()), (Whose::Tenant, Some(bad[1])), "{fault}");
+        }
+        house.table();
+    }
+}
+
 #[test]
 fn an_append_given_again_changes_nothing() {
     let mut house = House::new();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, new_null_array};
 use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
-use weir_model::batch::{BATCH_TIME, BatchRecord, SCENARIO, SinkCursor};
+use weir_model::batch::{BATCH_TIME, BatchRecord, RULESET, SCENARIO, SinkCursor};
 use weir_model::columns::output_schema;
 use weir_model::port::Replace;
 use weir_model::service::BackfillProgress;
-use weir_model::{BatchId, Fault, FaultKind, Name, RunKey, SinkId, Stage};
+use weir_model::{BatchId, Fault, FaultKind, Name, RunKey, SinkId, Stage, Time};
 
 use super::run::Run;
 use crate::decide::tick;
@@ -80,7 +80,7 @@ fn table_of(
     let app = app(engines, &SinkId { key: run.key.clone(), output: name.clone() })?;
     let version = i64::try_from(head.plan.id.0).map_err(Fault::internal)?;
     if runtime.block_on(table.held(&app))?.is_some_and(|held| held >= version) {
-        return Ok(());
+        return not_replaced(engines, run, name);
     }
     let (mut rows, mut bytes) = (Vec::new(), 0);
     for output in outputs {
@@ -124,6 +124,31 @@ fn table_of(
         matching: vec![(SCENARIO.to_owned(), scenario.to_string())],
         between: Some((BATCH_TIME.to_owned(), range.from, range.to)),
     }))
+}
+
+/// A run that was published before is not published twice. Where another one has taken its place since, that must not be
+/// taken for done.
+fn not_replaced(engines: &Engines, run: &Run, name: &Name) -> Result<(), Fault> {
+    let (scenario, ruleset, range) = (&run.key.scenario, run.prepared.ruleset.digest, run.backfill.range);
+    let time = |at: Time| format!("arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')", at.micros());
+    let sql = format!(
+        "SELECT {RULESET} FROM \"{name}\" WHERE {SCENARIO} = '{scenario}' AND {BATCH_TIME} >= {} AND {BATCH_TIME} < {} \
+         AND {RULESET} <> '{ruleset}' LIMIT 1",
+        time(range.from),
+        time(range.to)
+    );
+    if engines.adhoc.query(&scenario.tenant, &sql, Vec::new())?.num_rows() == 0 {
+        return Ok(());
+    }
+    Err(Fault::tenant(
+        FaultKind::NotReplayable,
+        format_args!(
+            "{} was published before, and rows of another ruleset are in its place in table {name} since",
+            run.key
+        ),
+    )
+    .field("--name")
+    .fix("begin a run of another name"))
 }
 
 /// A live batch that is still to come would add its rows to those of the run.

@@ -7,7 +7,7 @@ use weir_model::port::{Reject, RuleAnswer, RuleCall};
 use weir_model::{Fault, FaultKind};
 
 use super::resolved::From;
-use super::{Calls, Declared, cells, fault, reject};
+use super::{Calls, Declared, cells, fault, reject, report};
 
 /// A verdict of one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub fn judge(declared: &Declared, calls: &mut Calls<'_>, found: RecordBatch) -> 
     for row in 0..rows.num_rows() {
         let reason = match failed.get(&u32::try_from(row).unwrap_or(u32::MAX)) {
             Some(reason) => Err(format!("rule '{}': {reason}", resolved.rule.name)),
-            None => say(declared, &judged.columns, row),
+            None => say(declared, &judged, row),
         };
         judged.said.push(match reason {
             Ok(said) => said,
@@ -79,8 +79,8 @@ pub fn judge(declared: &Declared, calls: &mut Calls<'_>, found: RecordBatch) -> 
 }
 
 /// The verdict of a row that was evaluated, or why it has none.
-fn say(declared: &Declared, columns: &[ArrayRef], row: usize) -> Result<Said, String> {
-    let resolved = &declared.resolved;
+fn say(declared: &Declared, judged: &Judged, row: usize) -> Result<Said, String> {
+    let (resolved, columns) = (&declared.resolved, &judged.columns);
     let lacks = |column: usize| {
         let column = &resolved.columns[column];
         match column.from {
@@ -99,9 +99,15 @@ fn say(declared: &Declared, columns: &[ArrayRef], row: usize) -> Result<Said, St
     if !alarms {
         return Ok(Said::Well);
     }
-    match resolved.needed.iter().copied().find(|column| columns[*column].is_null(row)) {
-        Some(missing) => Err(lacks(missing)),
-        None => Ok(Said::Alarms),
+    if let Some(missing) = resolved.needed.iter().copied().find(|column| columns[*column].is_null(row)) {
+        return Err(lacks(missing));
+    }
+    // One sender's long text must not stop the alarms of all others.
+    match resolved.alarm.as_ref().map(|alarm| report::bytes_of(declared, alarm, judged, row)) {
+        Some(bytes) if bytes > declared.limits.alarm_bytes => {
+            Err(format!("its alarm has {bytes} bytes, and alarm_bytes is {}", declared.limits.alarm_bytes))
+        }
+        _ => Ok(Said::Alarms),
     }
 }
 

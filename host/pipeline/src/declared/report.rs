@@ -117,9 +117,7 @@ pub fn alarms(
     let mut keys: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
     for (row, said) in judged.said.iter().enumerate() {
         if *said != Said::Aside {
-            // Keys are texts in UTC, so that an alarm stays itself when the display zone is changed.
-            let cell = |c: &usize| cells::text(&judged.columns[*c], row, weir_model::Zone::UTC, None);
-            keys.entry(alarm.key.iter().map(cell).collect()).or_default().push(row);
+            keys.entry(key(alarm, judged, row)).or_default().push(row);
         }
     }
     if keys.is_empty() {
@@ -169,6 +167,16 @@ pub fn alarms(
     Ok(out)
 }
 
+/// Keys are texts in UTC, so that an alarm stays itself when the display zone is changed.
+fn key(alarm: &Alarm, judged: &Judged, row: usize) -> Vec<String> {
+    alarm.key.iter().map(|c| cells::text(&judged.columns[*c], row, weir_model::Zone::UTC, None)).collect()
+}
+
+/// How large the alarm of a row is.
+pub fn bytes_of(declared: &Declared, alarm: &Alarm, judged: &Judged, row: usize) -> u64 {
+    size(&raise(declared, alarm, judged, key(alarm, judged, row), row))
+}
+
 fn raise(declared: &Declared, alarm: &Alarm, judged: &Judged, key: Vec<String>, row: usize) -> AlarmRaise {
     let severity = match alarm.severity {
         SeverityOf::Fixed(severity) => severity,
@@ -210,13 +218,7 @@ pub fn bounded(
         let what = format!("{} alarms are raised, and alarms is {}", alarms.len(), limits.alarms);
         return Err(exceeded(FaultKind::Alarms, "alarms", what));
     }
-    match alarms.iter().map(size).max() {
-        Some(bytes) if bytes > limits.alarm_bytes => {
-            let what = format!("an alarm has {bytes} bytes, and alarm_bytes is {}", limits.alarm_bytes);
-            Err(exceeded(FaultKind::Alarms, "alarm_bytes", what))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 fn size(alarm: &AlarmRaise) -> u64 {

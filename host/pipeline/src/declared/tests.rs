@@ -292,13 +292,26 @@ fn what_leaves_is_bounded() {
         ("alarms", 2, FaultKind::Alarms),
         ("rule_rows", 2, FaultKind::RuleLimit),
         ("memory_bytes", 10, FaultKind::Memory),
-        ("alarm_bytes", 9, FaultKind::Alarms),
     ] {
         let patch = toml::from_str(&format!("{limit} = {value}")).unwrap();
         let declared = prepared(&detect, Limits::default().with(&patch).unwrap()).unwrap();
         let fault = World { declared, state: Arc::default() }.try_batch(NOON, found(&rows)).unwrap_err();
         assert_eq!((fault.kind, fault.field.as_deref()), (kind, Some(limit)), "{fault}");
     }
+}
+
+#[test]
+fn a_text_that_is_too_long_for_an_alarm_costs_its_row_and_not_the_batch() {
+    let patch = toml::from_str("alarm_bytes = 40").unwrap();
+    let declared = prepared(&format!("{BIND}{EACH}{ALARM}"), Limits::default().with(&patch).unwrap()).unwrap();
+    let world = World { declared, state: Arc::default() };
+    // Key, message, field (a letter and a number) and the row that it comes from: 1 + 14 + 9 + 8, and 14 + 27 + 9 + 8.
+    let long = "x".repeat(14);
+    let found = world.batch(&[(NOON, Some("a"), 20), (NOON, Some(&long), 20), (NOON, Some("b"), 12)]);
+    assert_eq!(found.verdict, Verdict::NoVerdict);
+    assert_eq!(raised(&found), [yes("a", "a at 21:00: 20"), yes("b", "b at 21:00: 12")]);
+    let aside: Vec<(u32, &str)> = found.rejects.iter().map(|r| (r.row.row, r.reason.as_str())).collect();
+    assert_eq!(aside, [(1, "its alarm has 58 bytes, and alarm_bytes is 40")]);
 }
 
 #[test]
