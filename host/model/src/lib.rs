@@ -15,6 +15,7 @@ pub mod id;
 pub mod limits;
 pub mod notify;
 pub mod port;
+pub mod review;
 pub mod rows;
 pub mod ruleset;
 pub mod service;

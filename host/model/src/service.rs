@@ -12,6 +12,7 @@ use crate::duration::Span;
 use crate::fault::Fault;
 use crate::id::{BatchId, Digest, Incarnation, Name, RunKey, ScenarioId};
 use crate::port::{LogLine, Notice, Usage};
+use crate::review::{Review, ReviewAsk};
 use crate::stream::Offsets;
 use crate::time::Time;
 
@@ -184,7 +185,7 @@ impl TableStatus {
 }
 
 /// Rows for people and programs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rows {
     /// Column names, in order.
     pub columns: Vec<String>,
@@ -366,6 +367,8 @@ pub trait Service: Send + Sync {
     fn ledger(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
     /// A side run. `latest`: today's ruleset and data instead of the recorded ones.
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault>;
+    /// A side run, looked at from the inside.
+    fn review(&self, ask: &ReviewAsk) -> Result<Review, Fault>;
     /// Goes on with a backfill for about a second, or begins it. Ask again with the same until it is finished.
     fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault>;
     /// Rulesets of a scenario, newest first.

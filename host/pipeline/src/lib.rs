@@ -9,6 +9,7 @@
 //! drain.rs     committed outputs -> tables
 //! sink.rs      which sinks there are; alarm_table.rs is the one of current alarms, notify.rs tells people
 //! side.rs      one batch for a fixed time, writing nothing
+//! review.rs    a side run, looked at from the inside
 //! backfill.rs  the batches of a past period, as a run of their own
 //! import.rs    rows into bronze from outside of a source
 //! upkeep.rs    tables kept in shape: which, and how long their rows stay
@@ -33,6 +34,7 @@ pub mod loops;
 pub mod notices;
 pub mod notify;
 pub mod output;
+pub mod review;
 pub mod scenario;
 pub mod service;
 pub mod share;

@@ -11,6 +11,7 @@ use weir_model::alarm::{AlarmState, AlarmStatus};
 use weir_model::batch::{ALARMS, BatchRecord, SinkCursor};
 use weir_model::columns::timestamp_type;
 use weir_model::port::{Prepared, ScenarioView, ViewTable};
+use weir_model::review::{Review, ReviewAsk};
 use weir_model::service::{
     BackfillAsk, BackfillProgress, BatchStatus, Events, FileStatus, HistoryEntry, PluginStatus, Readiness, Rows,
     ScenarioState, ScenarioStatus, Service, SideReport, SinkStatus, Status, StreamStatus,
@@ -19,10 +20,12 @@ use weir_model::{BatchId, Digest, Fault, FaultKind, Name, Offsets, RunKey, Scena
 
 use crate::alarm_table::AlarmTable;
 use crate::backfill;
+use crate::batch::Streams;
 use crate::host::{Host, alarms_sink};
 use crate::output;
+use crate::review::{self, Held};
 use crate::scenario::{Scenario, Shown};
-use crate::side;
+use crate::side::{self, Side};
 
 impl Service for Host {
     fn status(&self) -> Result<Status, Fault> {
@@ -133,29 +136,17 @@ impl Service for Host {
     }
 
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
-        if !self.live.load(Ordering::Acquire) {
-            self.reconcile()?;
-        }
-        // The ruleset decides which streams there are; a replay may have another one than is active.
-        let record = self.engines.ledger.record_at(&RunKey::live(id.clone()), at)?;
-        let prepared = match &record {
-            Some(record) if !latest => self.engines.store.stored(id, record.plan.ruleset)?,
-            _ => side::active(&self.engines, id)?,
-        };
-        let streams = self.streams_of(&prepared).map_err(|name| {
-            Fault::external(
-                FaultKind::NotReplayable,
-                format_args!("stream {name} is not open, or has another schema now"),
-            )
-            .fix("`weir status` says what is wrong with the stream")
-        })?;
-        if !self.live.load(Ordering::Acquire) {
-            for stream in streams.values() {
-                stream.read_to_end(&self.engines, self.pace.poll, 10_000)?;
-            }
-        }
-        let side = side::prepare(&self.engines, id, at, latest, &streams)?;
+        let (side, streams) = self.side_of(id, at, latest)?;
         side::run(&self.engines, side, &streams)
+    }
+
+    fn review(&self, ask: &ReviewAsk) -> Result<Review, Fault> {
+        let at = match ask.at {
+            Some(at) => at,
+            None => self.last_time(&ask.scenario)?,
+        };
+        let (side, streams) = self.side_of(&ask.scenario, at, ask.latest)?;
+        review::run(&self.engines, side, &streams, ask, self.held(&ask.scenario)?)
     }
 
     fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault> {
@@ -222,6 +213,50 @@ impl Service for Host {
 }
 
 impl Host {
+    /// What a side run is made of, with the streams that it reads.
+    fn side_of(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<(Side, Streams), Fault> {
+        if !self.live.load(Ordering::Acquire) {
+            self.reconcile()?;
+        }
+        // The ruleset decides which streams there are; a replay may have another one than is active.
+        let record = self.engines.ledger.record_at(&RunKey::live(id.clone()), at)?;
+        let prepared = match &record {
+            Some(record) if !latest => self.engines.store.stored(id, record.plan.ruleset)?,
+            _ => side::active(&self.engines, id)?,
+        };
+        let streams = self.streams_of(&prepared).map_err(|name| {
+            Fault::external(
+                FaultKind::NotReplayable,
+                format_args!("stream {name} is not open, or has another schema now"),
+            )
+            .fix("`weir status` says what is wrong with the stream")
+        })?;
+        if !self.live.load(Ordering::Acquire) {
+            for stream in streams.values() {
+                stream.read_to_end(&self.engines, self.pace.poll, 10_000)?;
+            }
+        }
+        Ok((side::prepare(&self.engines, id, at, latest, &streams)?, streams))
+    }
+
+    /// T of the last batch.
+    fn last_time(&self, id: &ScenarioId) -> Result<Time, Fault> {
+        let head = self.engines.ledger.head(&RunKey::live(id.clone()))?;
+        head.map(|head| head.plan.time).ok_or_else(|| {
+            Fault::tenant(FaultKind::NotFound, format_args!("scenario {id} has no committed batch"))
+                .field("at")
+                .fix("say for which time with --at TIME; `weir status` says what the scenario does")
+        })
+    }
+
+    /// What the scenario does now, as far as this host can tell.
+    fn held(&self, id: &ScenarioId) -> Result<Held, Fault> {
+        let Some(view) = self.engines.store.scenario(id) else { return Ok(Held::default()) };
+        let status = self.scenario_status(&view)?;
+        let known = self.live.load(Ordering::Acquire) || status.state == ScenarioState::Paused;
+        Ok(Held { state: known.then_some(status.state), fault: status.fault })
+    }
+
     fn scenario_status(&self, view: &ScenarioView) -> Result<ScenarioStatus, Fault> {
         let engines = &self.engines;
         let running = self.scenario(&view.id);

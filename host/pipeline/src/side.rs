@@ -23,8 +23,32 @@ pub struct Side {
     pub plan: Plan,
     /// The committed batch that is replayed.
     pub replayed: Option<BatchId>,
-    prepared: Arc<Prepared>,
-    reader: Box<dyn StateReader>,
+    /// The committed batch of this time, replayed or not.
+    pub(crate) record: Option<BatchRecord>,
+    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) reader: Box<dyn StateReader>,
+}
+
+impl Side {
+    /// Refuses what cannot be answered: rows that are not there yet, or not any more.
+    pub(crate) fn check(&self, engines: &Engines, streams: &Streams) -> Result<(), Fault> {
+        for (name, pin) in &self.plan.streams {
+            let Some(stream) = streams.get(name) else {
+                return Err(Fault::tenant(
+                    FaultKind::NotReplayable,
+                    format_args!("stream {name} is not there any more"),
+                ));
+            };
+            if !stream.window.offsets().reaches(&pin.upto) {
+                return Err(Fault::external(
+                    FaultKind::NotReplayable,
+                    format_args!("stream {name} has not been read up to where the batch saw it"),
+                )
+                .fix("wait until the host has caught up, then try again"));
+            }
+        }
+        kept(engines, &self.plan, self.replayed.is_some(), streams)
+    }
 }
 
 /// Decides what runs: a committed T is replayed from its record, with the state before it and its own ruleset; another T,
@@ -42,12 +66,12 @@ pub fn prepare(engines: &Engines, id: &ScenarioId, at: Time, latest: bool, strea
             let prepared = engines.store.stored(id, record.plan.ruleset)?;
             let mut plan = record.plan.clone();
             plan.key.run = side_run()?;
-            Ok(Side { plan, replayed: Some(record.plan.id), prepared, reader })
+            Ok(Side { plan, replayed: Some(record.plan.id), record: Some(record), prepared, reader })
         }
         record => {
             let prepared = active(engines, id)?;
             let plan = fresh(id, at, &prepared, record.as_ref(), streams)?;
-            Ok(Side { plan, replayed: None, prepared, reader })
+            Ok(Side { plan, replayed: None, record, prepared, reader })
         }
     }
 }
@@ -85,20 +109,8 @@ pub fn active(engines: &Engines, id: &ScenarioId) -> Result<Arc<Prepared>, Fault
 
 /// Runs it. An answer with `outcome` failed is an answer, not an error.
 pub fn run(engines: &Engines, side: Side, streams: &Streams) -> Result<SideReport, Fault> {
-    let Side { plan, replayed, prepared, reader } = side;
-    for (name, pin) in &plan.streams {
-        let Some(stream) = streams.get(name) else {
-            return Err(Fault::tenant(FaultKind::NotReplayable, format_args!("stream {name} is not there any more")));
-        };
-        if !stream.window.offsets().reaches(&pin.upto) {
-            return Err(Fault::external(
-                FaultKind::NotReplayable,
-                format_args!("stream {name} has not been read up to where the batch saw it"),
-            )
-            .fix("wait until the host has caught up, then try again"));
-        }
-    }
-    kept(engines, &plan, replayed.is_some(), streams)?;
+    side.check(engines, streams)?;
+    let Side { plan, replayed, record: _, prepared, reader } = side;
     let inputs = batch::inputs(&plan, &prepared, streams);
     let current = batch::current_alarms(reader.as_ref())?;
     let (commit, log, usage) = match batch::execute(plan.clone(), &prepared, inputs, reader, &engines.faults) {

@@ -19,8 +19,8 @@ pub const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// The file name of the socket in the data folder.
 pub const SOCKET: &str = "host.sock";
 
-/// The path of a scenario's resource: `ledger`, `history`, `batch`, `backfill`, `rollback`, `unpin`, `forget`, `resume` or
-/// `pause`.
+/// The path of a scenario's resource: `ledger`, `history`, `batch`, `review`, `backfill`, `rollback`, `unpin`, `forget`,
+/// `resume` or `pause`.
 pub fn scenario_path(id: &ScenarioId, what: &str) -> String {
     format!("/api/v1/scenarios/{}/{}/{what}", id.tenant, id.scenario)
 }

@@ -18,6 +18,7 @@ use weir_model::alarm::AlarmState;
 use weir_model::batch::BatchRecord;
 use weir_model::fault::{Fault, FaultKind};
 use weir_model::id::{BatchId, Digest, Name, RunKey, ScenarioId};
+use weir_model::review::{Review, ReviewAsk};
 use weir_model::service::{
     BackfillAsk, BackfillProgress, Events, HistoryEntry, Readiness, Rows, Service, SideReport, Status,
 };
@@ -171,6 +172,9 @@ impl Service for RemoteService {
     }
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
         self.post(&scenario_path(id, "batch"), &SideAsk { at, latest })
+    }
+    fn review(&self, ask: &ReviewAsk) -> Result<Review, Fault> {
+        self.post(&scenario_path(&ask.scenario, "review"), ask)
     }
     fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault> {
         self.post(&scenario_path(&ask.scenario, "backfill"), ask)

@@ -11,6 +11,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use weir_model::fault::{Fault, FaultKind};
 use weir_model::id::{RunKey, ScenarioId};
+use weir_model::review::{Review, ReviewAsk};
 use weir_model::service::{BackfillAsk, BackfillProgress, Events, Rows, Service, SideReport, Status};
 
 use crate::answer::Refusal;
@@ -65,6 +66,7 @@ pub fn router(api: &Api, access: Access) -> Router {
     let mut acts = Router::new()
         .route("/api/v1/query", post(query))
         .route(&of_scenario("batch"), post(side))
+        .route(&of_scenario("review"), post(review))
         .route(&of_scenario("backfill"), post(backfill))
         .route(&of_scenario("rollback"), post(rollback))
         .route(&of_scenario("unpin"), post(unpin))
@@ -214,17 +216,25 @@ async fn side(State(api): State<Api>, id: Whose, ask: Body<SideAsk>) -> Answer<S
     Ok(Json(api.work.run(&api.service, move |s| s.side(&id, ask.at, ask.latest)).await?))
 }
 
+async fn review(State(api): State<Api>, id: Whose, ask: Body<ReviewAsk>) -> Answer<Review> {
+    let (id, ask) = (scenario(id)?, body(ask)?);
+    same(&id, &ask.scenario)?;
+    Ok(Json(api.work.run(&api.service, move |s| s.review(&ask)).await?))
+}
+
+/// The path and the request name a scenario: the same one.
+fn same(path: &ScenarioId, asked: &ScenarioId) -> Result<(), Fault> {
+    if path == asked {
+        return Ok(());
+    }
+    Err(Fault::tenant(FaultKind::Config, format_args!("the path names {path}, the request {asked}"))
+        .field("scenario")
+        .fix("name the same scenario in both"))
+}
+
 async fn backfill(State(api): State<Api>, id: Whose, ask: Body<BackfillAsk>) -> Answer<BackfillProgress> {
     let (id, ask) = (scenario(id)?, body(ask)?);
-    if ask.scenario != id {
-        return Err(Fault::tenant(
-            FaultKind::Config,
-            format_args!("the path names {id}, the request {}", ask.scenario),
-        )
-        .field("scenario")
-        .fix("name the same scenario in both")
-        .into());
-    }
+    same(&id, &ask.scenario)?;
     Ok(Json(api.long.run(&api.service, move |s| s.backfill(&ask)).await?))
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use weir_model::duration::Span;
 use weir_model::id::{BatchId, Name, RunId, ScenarioId};
+use weir_model::review::{MOST_ROWS, ROWS};
 use weir_model::time::Time;
 use weir_model::zone::Zone;
 
@@ -71,6 +72,10 @@ pub enum Command {
     ///
     /// A committed time is replayed: its positions, ruleset and state. Another time runs on empty state.
     Batch(Batch),
+    /// Show how a batch came to its result: rows, queries, rules, alarms; and why there are none
+    ///
+    /// A committed time is replayed from its record, as live; another time runs on empty state. Writes nothing.
+    Review(Review),
     /// Show scenarios, streams and sinks
     Status,
     /// Follow alarms as they are committed
@@ -200,6 +205,23 @@ pub struct Batch {
     pub latest: bool,
 }
 
+/// `weir review`.
+#[derive(Debug, Args)]
+pub struct Review {
+    /// The scenario
+    #[arg(value_name = "TENANT/SCENARIO")]
+    pub scenario: ScenarioId,
+    /// The batch's time, such as 2026-01-31T12:00:00Z; by default that of the last committed batch
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<Time>,
+    /// Today's ruleset and data instead of the recorded ones
+    #[arg(long)]
+    pub latest: bool,
+    /// Rows shown of each answer, at most 1000
+    #[arg(long, value_name = "N", default_value_t = ROWS, value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_ROWS)))]
+    pub rows: u32,
+}
+
 /// `weir tail`.
 #[derive(Debug, Args)]
 pub struct Tail {
@@ -309,6 +331,8 @@ mod tests {
             "weir check --store s acme/s1",
             "weir check --store s",
             "weir batch acme/s1 --at 2026-01-31T12:00:00Z --latest --data d",
+            "weir review acme/s1 --at 2026-01-31T12:00:00Z --latest --rows 5",
+            "weir review acme/s1 --json",
             "weir status --data d --json",
             "weir --json --data d status",
             "weir tail --from-start --for 30s",
@@ -337,6 +361,7 @@ mod tests {
             ("weir batch acme/s1", "--at <TIME>"),
             ("weir batch s1 --at 2026-01-31T12:00:00Z", "write TENANT/SCENARIO"),
             ("weir batch acme/s1 --at noon", "2026-01-31T12:00:00Z"),
+            ("weir review acme/s1 --rows 1001", "0..=1000"),
             ("weir rollback acme/s1 xyz", "hexadecimal"),
             ("weir tail --once --for 3s", "cannot be used with"),
             ("weir generate elsewhere --from 2026-01-01T00:00:00Z --to 2026-01-31T00:00:00Z", "network-cep"),

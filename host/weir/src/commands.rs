@@ -39,6 +39,7 @@ pub fn run(cli: &Cli, wiring: &Arc<dyn Wiring>, out: &mut Out<'_>) -> Result<(),
         }
         Command::Tail(ask) => tail::tail(ask, &tail::Real::new(&config, &**wiring, clock.clone()), out),
         Command::Batch(batch) => ask::batch(&*service()?, batch, out),
+        Command::Review(ask) => ask::review(&*service()?, ask, out),
         Command::Status => ask::status(&*service()?, out),
         Command::Backfill(ask) => backfill::backfill(&service()?, ask, out),
         Command::Generate(ask) => generate::generate(&config, ask, clock.clone(), out),

@@ -3,6 +3,7 @@
 pub mod alarm;
 pub mod progress;
 pub mod report;
+pub mod review;
 pub mod rows;
 pub mod spark;
 pub mod status;

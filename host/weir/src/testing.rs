@@ -11,6 +11,7 @@ use weir_model::alarm::{AlarmEvent, AlarmState};
 use weir_model::batch::BatchRecord;
 use weir_model::fault::{Fault, FaultKind};
 use weir_model::id::{BatchId, Digest, Name, RunKey, ScenarioId};
+use weir_model::review::{Review, ReviewAsk};
 use weir_model::service::{
     BackfillAsk, BackfillProgress, Events, HistoryEntry, Readiness, Rows, Service, SideReport, Status,
 };
@@ -108,6 +109,46 @@ pub(crate) fn report(outcome: Value) -> SideReport {
     }))
 }
 
+/// A batch that asked for everything there is to ask for, and raised nothing that is new.
+pub(crate) fn review(outcome: Value) -> Review {
+    let t = "2026-11-30T12:01:00Z";
+    let sample = |row: Value, number: u64, total: u64| {
+        json!({"columns": ["router", "n"], "types": ["Utf8", "Int64"], "rows": [row], "numbers": [number],
+               "total": total})
+    };
+    let counts = sample(json!({"router": "서울\u{1b}[2J", "n": 60}), 3, 64_000);
+    of(json!({
+        "plan": record(7, json!("judged")).plan, "replayed": 7, "outcome": outcome,
+        "live": {"is": "committed", "id": 7, "outcome": "judged", "raised": 1, "events": 0, "agrees": true},
+        "inputs": [{"stream": "syslog", "from": "2026-11-30T11:46:00Z", "to": t, "after": {"0": 314},
+                    "upto": {"0": 500, "1": 4}, "new_only": false,
+                    "rows": {"rows": 186, "first": "2026-11-30T11:46:10Z", "last": "2026-11-30T12:00:59Z"},
+                    "new_rows": 177, "read": true}],
+        "calls": [
+            {"call": "query", "query": "counts", "params": {"from": "2026-11-30T11:59:00Z", "least": 1.5},
+             "tables": {"known": sample(json!({"router": "a", "n": null}), 0, 1)},
+             "reads": [{"stream": "syslog", "from": "2026-11-30T11:59:00Z", "to": t, "rows": 12}],
+             "answer": {"rows": counts}},
+            {"call": "rule", "rule": "1-2", "values": {"limit": 50}, "arrays": {}, "each": counts, "unnest": null,
+             "evaluations": 64_000, "failed": [[9, "n is no number"]],
+             "answer": {"rows": {"columns": ["alarm"], "types": ["Boolean"], "rows": [{"alarm": true}], "numbers": [3],
+                                 "total": 64_000}},
+             "tallies": [{"column": "alarm", "counts": {"true": 1, "false": 63_998, "null": 1}}]},
+            {"call": "query", "query": "none", "params": {}, "tables": {}, "reads": [], "answer": {"error": "failed: x"}},
+        ],
+        "calls_left_out": 2, "queries": [], "rules": [],
+        "state": {"read": 2, "found": 1, "scanned": 0, "put": 1, "deleted": 0,
+                  "entries": [{"what": "read", "key": "open/a", "value": null}, {"what": "put", "key": "b", "value": "x"}]},
+        "raised": 1,
+        "alarms": [{"name": "lease_errors", "key": ["Edge-034"], "said": true, "made": "updated", "severity": "major",
+                    "before": null, "message": "60 errors", "count": 3, "opened_at": "2026-11-30T12:00:00Z", "quiet": 0,
+                    "because": [{"source": "query:counts#1", "row": 3}]}],
+        "alarms_left_out": 4, "outputs": {"s1_results": sample(json!({"router": "a", "n": 1}), 0, 1)},
+        "log": [{"level": "info", "message": "hello"}], "usage": {"fuel": 1, "memory_peak": 2, "host_calls": 3},
+        "reasons": [{"why": "open_already", "alarms": 1}],
+    }))
+}
+
 /// A service with fixed answers.
 pub(crate) struct Fake {
     pub(crate) clock: VirtualClock,
@@ -176,6 +217,10 @@ impl Service for Fake {
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
         self.note(format!("side {id} {at} {latest}"));
         Ok(report(self.outcome.clone()))
+    }
+    fn review(&self, ask: &ReviewAsk) -> Result<Review, Fault> {
+        self.note(format!("review {} {:?} {} {}", ask.scenario, ask.at.map(|at| at.to_string()), ask.latest, ask.rows));
+        Ok(review(self.outcome.clone()))
     }
     fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault> {
         self.note(format!("backfill {} {}", ask.scenario, ask.publish));

@@ -399,6 +399,7 @@ macro_rules! forward {
 
 use std::collections::BTreeMap;
 use weir_model::batch::BatchRecord;
+use weir_model::review::{Review, ReviewAsk};
 use weir_model::service::{BackfillAsk, BackfillProgress, Events, HistoryEntry, Readiness, Rows, SideReport, Status};
 use weir_model::{AlarmState, BatchId, Digest, Name, RunKey, Time};
 
@@ -410,6 +411,7 @@ forward! {
     query(tenant: &Name, sql: &str) -> Result<Rows, Fault>;
     ledger(key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
     side(id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault>;
+    review(ask: &ReviewAsk) -> Result<Review, Fault>;
     backfill(ask: &BackfillAsk) -> Result<BackfillProgress, Fault>;
     history(id: &ScenarioId) -> Result<Vec<HistoryEntry>, Fault>;
     rollback(id: &ScenarioId, to: Option<Digest>) -> Result<Digest, Fault>;

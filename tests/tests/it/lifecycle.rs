@@ -406,7 +406,7 @@ impl Source for Quiet {
     }
 }
 
-struct QuietSources(Arc<AtomicBool>);
+pub(super) struct QuietSources(pub(super) Arc<AtomicBool>);
 
 impl Sources for QuietSources {
     fn open(

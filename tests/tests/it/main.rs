@@ -23,6 +23,8 @@ mod pause;
 mod protocol;
 mod reference;
 mod rejected;
+mod review;
+mod review_none;
 mod s1;
 mod s1_forms;
 mod s2;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use arrow_select::filter::filter_record_batch;
 use datafusion::common::ScalarValue;
 use tokio::runtime::Handle;
+use weir_model::batch::Between;
 use weir_model::columns::ColumnType;
-use weir_model::port::{BatchInputs, BronzeRange, PinnedStream, Queries};
+use weir_model::port::{BatchInputs, BronzeRange, Extent, PinnedStream, Queries};
 use weir_model::{CallError, DataError, Fault, FaultKind, Name, Scalar, StreamDef, Time};
 
 use super::deadline::Deadline;
@@ -97,6 +99,24 @@ impl Queries for Planned {
         let all: Vec<usize> = (0..schema.fields().len()).collect();
         let pieces = self.rows(pinned, def, &all, None, deadline)?;
         one_batch(&schema, pieces).map_err(|e| CallError::Fault(Fault::internal(e)))
+    }
+
+    fn extent(&self, name: &str, inputs: &BatchInputs, range: Option<Between>) -> Result<Extent, CallError> {
+        let deadline = Deadline::start(self.limits.time);
+        let (pinned, def) = self.pinned(name, inputs)?;
+        let time = def.positioned_schema().index_of(&def.event_time).map_err(Fault::internal)?;
+        let pieces = self.rows(pinned, def, &[time], range.map(|r| (r.from, r.to)), deadline)?;
+        let mut extent = Extent::default();
+        for Piece { batch, keep } in pieces {
+            let time = batch.schema_ref().index_of(&def.event_time).map_err(Fault::internal)?;
+            let times = batch.project(&[time]).map_err(Fault::internal)?;
+            let rows = match keep {
+                Some(keep) => filter_record_batch(&times, &keep).map_err(Fault::internal)?,
+                None => times,
+            };
+            extent.add(&rows, &def.event_time, |_| true);
+        }
+        Ok(extent)
     }
 
     fn names(&self) -> Vec<Name> {

@@ -4,6 +4,7 @@ use crate::batch::Between;
 use crate::columns::Kind;
 use crate::columns::Scalar;
 use crate::fault::CallError;
+use crate::fault::DataError;
 use crate::fault::Fault;
 use crate::id::Digest;
 use crate::id::Name;
@@ -14,7 +15,11 @@ use crate::stream::StreamDef;
 use crate::time::Time;
 use crate::zone::Zone;
 use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMicrosecondType;
 use arrow_schema::SchemaRef;
+use serde::Deserialize;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,6 +55,29 @@ pub struct BatchInputs {
     pub tables: BTreeMap<Name, String>,
 }
 
+/// Some rows of a stream: how many, and from when to when.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Number of rows.
+    pub rows: u64,
+    /// The earliest event time of them.
+    pub first: Option<Time>,
+    /// The latest event time of them.
+    pub last: Option<Time>,
+}
+
+impl Extent {
+    /// Counts rows in: those with an event time in the column of this name that is `wanted`.
+    pub fn add(&mut self, rows: &RecordBatch, event_time: &str, wanted: impl Fn(Time) -> bool) {
+        let column = rows.column_by_name(event_time).and_then(|c| c.as_primitive_opt::<TimestampMicrosecondType>());
+        for time in column.into_iter().flatten().flatten().map(Time).filter(|time| wanted(*time)) {
+            self.rows += 1;
+            self.first = Some(self.first.map_or(time, |first| first.min(time)));
+            self.last = Some(self.last.map_or(time, |last| last.max(time)));
+        }
+    }
+}
+
 /// The named queries of a ruleset, planned once.
 pub trait Queries: Send + Sync {
     /// Runs one on the calling thread. Equal inputs give equal bytes: rows in the query's own order where it is total, else
@@ -65,6 +93,18 @@ pub trait Queries: Send + Sync {
     /// The rows of a stream that the batch sees, as one record batch in (partition, offset) order, position columns
     /// included.
     fn input(&self, name: &str, inputs: &BatchInputs) -> Result<RecordBatch, CallError>;
+
+    /// How many rows of a stream the batch sees with an event time in a range, which may begin before the window as a
+    /// query's bounds may; none: in its window.
+    ///
+    /// Without an implementation of its own: of the rows that [`Queries::input`] answers.
+    fn extent(&self, name: &str, inputs: &BatchInputs, range: Option<Between>) -> Result<Extent, CallError> {
+        let rows = self.input(name, inputs)?;
+        let pinned = inputs.streams.get(name).ok_or(DataError::Undeclared)?;
+        let mut extent = Extent::default();
+        extent.add(&rows, &pinned.def.event_time, |time| range.is_none_or(|r| time >= r.from && time < r.to));
+        Ok(extent)
+    }
 
     /// Names of all queries.
     fn names(&self) -> Vec<Name>;

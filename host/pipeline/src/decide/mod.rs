@@ -4,4 +4,5 @@ pub mod admission;
 pub mod alarms;
 pub mod failure;
 pub mod late;
+pub mod reasons;
 pub mod tick;

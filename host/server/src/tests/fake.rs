@@ -9,6 +9,7 @@ use weir_model::alarm::AlarmState;
 use weir_model::batch::BatchRecord;
 use weir_model::fault::{Fault, FaultKind};
 use weir_model::id::{BatchId, Digest, Name, RunKey, ScenarioId};
+use weir_model::review::{Review, ReviewAsk};
 use weir_model::service::{
     BackfillAsk, BackfillProgress, Events, HistoryEntry, Readiness, Rows, Service, SideReport, Status,
 };
@@ -140,6 +141,42 @@ pub(super) fn report() -> SideReport {
     }))
 }
 
+pub(super) fn review() -> Review {
+    let sample = json!({"columns": ["n"], "types": ["Int64"], "rows": [{"n": 1}], "numbers": [4], "total": 64_000});
+    of(json!({
+        "plan": plan(), "replayed": 7, "outcome": "no_verdict",
+        "live": {"is": "committed", "id": 7, "outcome": {"failed": Fault::tenant(FaultKind::Cpu, "out of fuel")},
+                 "raised": 0, "events": 0, "agrees": false},
+        "inputs": [{"stream": "syslog", "from": "2026-11-30T11:46:00Z", "to": "2026-11-30T12:01:00Z", "after": {"0": 314},
+                    "upto": {"0": 500}, "new_only": true, "rows": {"rows": 186, "first": null, "last": null},
+                    "new_rows": null, "read": false}],
+        "calls": [
+            {"call": "input", "stream": "syslog", "answer": {"error": "undeclared"}},
+            {"call": "query", "query": "errors", "params": {"a": 1.5}, "tables": {"t": sample},
+             "reads": [{"stream": "syslog", "from": "2026-11-30T11:46:00Z", "to": "2026-11-30T12:01:00Z", "rows": null}],
+             "answer": {"rows": sample}},
+            {"call": "rule", "rule": "1-2", "values": {}, "arrays": {}, "each": sample, "unnest": null,
+             "evaluations": 64_000, "failed": [[3, "no number"]], "answer": {"rows": sample},
+             "tallies": [{"column": "alarm", "counts": {"true": 1, "false": 63_999}}]},
+        ],
+        "calls_left_out": 2,
+        "queries": [{"query": "errors", "calls": 1, "empty": 0, "errors": 0, "rows": 64_000, "empty_params": null,
+                     "error": null}],
+        "rules": [{"rule": "1-2", "calls": 1, "errors": 0, "evaluations": 64_000, "failed": 1, "elements": 3,
+                   "rows": 64_000, "truths": [{"field": "alarm", "yes": 1, "no": 63_999, "neither": 0}], "error": "no"}],
+        "state": {"read": 1, "found": 0, "scanned": 0, "put": 1, "deleted": 0,
+                  "entries": [{"what": "read", "key": "k", "value": null}]},
+        "raised": 1,
+        "alarms": [{"name": "lease_errors", "key": ["Edge-034"], "said": true, "made": "updated", "severity": "major",
+                    "before": null, "message": "60 errors", "count": 3, "opened_at": "2026-11-30T12:00:00Z", "quiet": 0,
+                    "because": [{"source": "query:errors#1", "row": 3}]}],
+        "alarms_left_out": 0, "outputs": {"s1_results": sample}, "log": [{"level": "info", "message": "hello"}],
+        "usage": {"fuel": 1, "memory_peak": 2, "host_calls": 3},
+        "reasons": [{"why": "not_run"}, {"why": "failed", "fault": Fault::tenant(FaultKind::Cpu, "out of fuel")},
+                    {"why": "rule_says_no", "rule": "1-2", "field": "alarm", "inputs": 12}],
+    }))
+}
+
 pub(super) fn history() -> Vec<HistoryEntry> {
     of(json!([{"digest": digest(), "time": "2026-11-30T12:00:00Z", "event": "active", "reason": "rules/1-2.json"}]))
 }
@@ -170,6 +207,11 @@ impl Service for Fake {
     }
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
         self.answer(format!("side {id} {at} {latest}"), report())
+    }
+    fn review(&self, ask: &ReviewAsk) -> Result<Review, Fault> {
+        let asked =
+            format!("review {} {:?} {} {}", ask.scenario, ask.at.map(|at| at.to_string()), ask.latest, ask.rows);
+        self.answer(asked, review())
     }
     fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault> {
         let progress = json!({

@@ -3,6 +3,7 @@ use std::path::Path;
 use weir_model::batch::BatchRecord;
 use weir_model::fault::{Fault, FaultKind, Retry};
 use weir_model::id::{BatchId, Digest, Name, RunKey, ScenarioId};
+use weir_model::review::ReviewAsk;
 use weir_model::service::Readiness;
 use weir_model::{Span, Time};
 
@@ -56,6 +57,9 @@ fn every_call_goes_through_the_socket_and_back() {
         assert_eq!(host.ledger(&side, Some(BatchId(3)), 5), Ok(vec![fake::record()]));
         assert_eq!(host.ledger(&RunKey::live(id()), None, 5), Ok(vec![fake::record()]));
         assert_eq!(host.side(&id(), at(), true), Ok(fake::report()));
+        let review = ReviewAsk { scenario: id(), at: Some(at()), latest: true, rows: 3 };
+        assert_eq!(host.review(&review), Ok(fake::review()));
+        assert_eq!(host.review(&ReviewAsk { at: None, ..review }), Ok(fake::review()));
         let backfill = fake::backfill();
         assert_eq!(host.backfill(&backfill).map(|p| (p.done, p.total, p.publish)), Ok((128, 720, true)));
         assert_eq!(host.history(&id()), Ok(fake::history()));
@@ -79,6 +83,8 @@ fn every_call_goes_through_the_socket_and_back() {
             "ledger acme/s1@side:x-1 Some(BatchId(3)) 5",
             "ledger acme/s1@live None 5",
             "side acme/s1 2026-11-30T12:01:00Z true",
+            "review acme/s1 Some(\"2026-11-30T12:01:00Z\") true 3",
+            "review acme/s1 None true 3",
             "backfill acme/s1 2026-11-30T00:00:00Z 2026-11-30T12:00:00Z 1m",
             "history acme/s1",
             "rollback acme/s1 None",

@@ -6,11 +6,12 @@ use serde_json::json;
 use weir_model::batch::Outcome;
 use weir_model::fault::Fault;
 use weir_model::id::{Digest, Name, RunKey, ScenarioId};
+use weir_model::review::ReviewAsk;
 use weir_model::service::Service;
 
-use crate::cli::{Batch, Ledger};
+use crate::cli::{self, Batch, Ledger};
 use crate::exit::Failure;
-use crate::print::{Align, Out, Table, count, report, rows, spark, status as status_text, time};
+use crate::print::{Align, Out, Table, count, report, review as review_text, rows, spark, status as status_text, time};
 
 type Done = Result<(), Failure>;
 
@@ -31,6 +32,21 @@ pub(super) fn batch(service: &dyn Service, ask: &Batch, out: &mut Out<'_>) -> Do
         out.object(&found)?;
     } else {
         report::side(out, &found)?;
+    }
+    match found.outcome {
+        Outcome::Failed(_) => Err(Failure::Problems),
+        Outcome::Judged | Outcome::NoVerdict => Ok(()),
+    }
+}
+
+/// As [`batch`]: one that failed is printed, and makes the exit code 1.
+pub(super) fn review(service: &dyn Service, ask: &cli::Review, out: &mut Out<'_>) -> Done {
+    let cli::Review { scenario, at, latest, rows } = ask;
+    let found = service.review(&ReviewAsk { scenario: scenario.clone(), at: *at, latest: *latest, rows: *rows })?;
+    if out.json {
+        out.object(&found)?;
+    } else {
+        out.stdout.write_all(review_text::text(&found, out.zone).as_bytes())?;
     }
     match found.outcome {
         Outcome::Failed(_) => Err(Failure::Problems),

@@ -106,6 +106,30 @@ fn a_batch_that_failed_is_printed_and_is_exit_code_1() {
 }
 
 #[test]
+fn a_review_is_of_the_last_batch_or_of_a_time_and_is_one_object() {
+    let asked = |line: &str| {
+        let cli = Cli::try_parse_from(line.split(' ')).expect("a command line");
+        let Command::Review(ask) = &cli.command else { panic!("it is a review") };
+        let (fake, mut printed) = (fake(), Printed::default());
+        ask::review(&fake, ask, &mut printed.out(cli.common.json)).expect("printed");
+        (fake.asked().remove(0), printed)
+    };
+    let (service, printed) = asked("weir review acme/s1 --json");
+    assert_eq!(service, "review acme/s1 None false 20");
+    assert_eq!(printed.objects().len(), 1);
+    assert_eq!(printed.objects()[0]["calls"][1]["rule"], "1-2");
+    assert_eq!(printed.objects()[0]["reasons"], json!([{"why": "open_already", "alarms": 1}]));
+    let (service, printed) = asked("weir review acme/s1 --at 2026-11-30T12:01:00Z --latest --rows 3");
+    assert_eq!(service, "review acme/s1 Some(\"2026-11-30T12:01:00Z\") true 3");
+    assert!(printed.stdout().contains("\nwhy no alarm was opened"), "{}", printed.stdout());
+
+    let failed = Fake { outcome: json!({"failed": Fault::tenant(FaultKind::Cpu, "out of fuel")}), ..fake() };
+    let (exit, printed) = weir("weir review acme/s1 --data {data}", failed);
+    assert_eq!(exit, Exit::Problems);
+    assert!(printed.stdout().contains("\nfailed: out of fuel\n"), "{}", printed.stdout());
+}
+
+#[test]
 fn a_query_is_rows_and_needs_a_tenant_only_when_there_are_several() {
     let (exit, printed) = weir("weir query select --data {data} --json", fake());
     assert_eq!(exit, Exit::Done);

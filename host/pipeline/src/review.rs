@@ -1,0 +1,109 @@
+//! A side run with a recorder between detector and batch: what it was given and what it made of it.
+//!
+//! Nothing of this is in a live batch: the recorder stands where a review asks for one, as the batch's host towards the
+//! detector and as the detector towards the batch.
+
+mod alarms;
+mod live;
+mod record;
+mod sample;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_model::Fault;
+use weir_model::batch::{BatchRecord, Between, Plan};
+use weir_model::port::{BatchInputs, Prepared};
+use weir_model::review::{Call, InputSeen, MOST_ROWS, Review, ReviewAsk};
+use weir_model::ruleset::InputMode;
+
+use crate::batch::{self, Streams};
+use crate::decide::reasons;
+use crate::engines::Engines;
+use crate::side::Side;
+pub use live::Held;
+use record::Recorder;
+use sample::Budget;
+
+/// The most ranges of streams whose rows are counted: each is a look at the window, or at bronze.
+const MOST_RANGES: usize = 50;
+
+/// Runs it and tells of it. A batch that fails is an answer, not an error. `held` is what the scenario does now.
+pub fn run(engines: &Engines, side: Side, streams: &Streams, ask: &ReviewAsk, held: Held) -> Result<Review, Fault> {
+    side.check(engines, streams)?;
+    let most = ask.rows.min(MOST_ROWS) as usize;
+    let Side { plan, replayed, record, prepared, reader } = side;
+    let inputs = batch::inputs(&plan, &prepared, streams);
+    let before = batch::current_alarms(reader.as_ref())?;
+    let recorder = Arc::new(Recorder::new(&prepared, most));
+    let watched = Arc::new(Prepared { detector: recorder.clone(), ..Prepared::clone(&prepared) });
+    let (commit, log, usage) = match batch::execute(plan.clone(), &watched, inputs.clone(), reader, &engines.faults) {
+        Ok(done) => (done.commit, done.log, done.usage),
+        Err(failure) => (batch::failed(plan, &prepared, failure.fault, &before)?, failure.log, failure.usage),
+    };
+    let mut seen = recorder.seen();
+    count_ranges(&mut seen.calls, &prepared, &inputs);
+    let mut budget = Budget::new(most);
+    let outputs = commit.outputs.iter().map(|out| (out.output.clone(), budget.first(&out.rows))).collect();
+    let alarms = alarms::seen(&seen.said, &commit)?;
+    let kept = record.as_ref().filter(|_| replayed.is_some());
+    let mut review = Review {
+        inputs: inputs_seen(&commit.plan, &prepared, &inputs, kept),
+        live: live::of(engines, &commit, record.as_ref(), replayed.is_some(), held)?,
+        plan: commit.plan,
+        replayed,
+        outcome: commit.outcome,
+        calls: seen.calls,
+        calls_left_out: seen.calls_left_out,
+        queries: seen.queries,
+        rules: seen.rules,
+        state: seen.state,
+        raised: commit.raised,
+        alarms_left_out: alarms.len().saturating_sub(most) as u64,
+        alarms,
+        outputs,
+        log: log.iter().map(Into::into).collect(),
+        usage,
+        reasons: Vec::new(),
+    };
+    review.reasons = reasons::of(&review);
+    review.alarms.truncate(most);
+    Ok(review)
+}
+
+/// Counts the rows of streams in the ranges that queries were given. What cannot be counted stays unknown.
+fn count_ranges(calls: &mut [Call], prepared: &Prepared, inputs: &BatchInputs) {
+    let mut counted = BTreeMap::new();
+    let reads = calls.iter_mut().flat_map(|call| match call {
+        Call::Query { reads, .. } => reads.as_mut_slice(),
+        Call::Input { .. } | Call::Rule { .. } => &mut [],
+    });
+    for read in reads {
+        let key = (read.stream.clone(), read.from, read.to);
+        if counted.len() >= MOST_RANGES && !counted.contains_key(&key) {
+            continue;
+        }
+        read.rows = *counted.entry(key).or_insert_with(|| {
+            let range = Between { from: read.from, to: read.to };
+            prepared.queries.extent(read.stream.as_str(), inputs, Some(range)).ok().map(|extent| extent.rows)
+        });
+    }
+}
+
+fn inputs_seen(plan: &Plan, prepared: &Prepared, inputs: &BatchInputs, record: Option<&BatchRecord>) -> Vec<InputSeen> {
+    let manifest = &prepared.ruleset.manifest;
+    plan.streams
+        .iter()
+        .map(|(stream, pin)| InputSeen {
+            stream: stream.clone(),
+            from: pin.floor,
+            to: plan.time,
+            after: pin.from.clone(),
+            upto: pin.upto.clone(),
+            new_only: manifest.inputs.get(stream).is_some_and(|input| input.mode == InputMode::New),
+            rows: prepared.queries.extent(stream.as_str(), inputs, None).ok(),
+            new_rows: record.and_then(|record| record.rows_by.get(stream).copied()),
+            read: pin.read,
+        })
+        .collect()
+}
