@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use weir_model::FaultKind;
+use weir_model::review::Reason;
 
 use crate::support::binary::{pause, text, weir};
 use crate::support::example::{assemble, repository};
@@ -244,6 +245,34 @@ fn an_operator_is_told_what_each_error_means() {
     for kind in kinds() {
         let name = serde_json::to_value(kind).unwrap();
         let told = format!("`{}`", name.as_str().unwrap());
+        let row =
+            document.lines().find(|line| line.starts_with("| `") && line.split(" | ").next().unwrap().contains(&told));
+        assert!(row.is_some(), "docs/operator.md does not explain {told}");
+    }
+}
+
+/// The kinds of reasons why there is no alarm; does not compile when one is added and not listed.
+macro_rules! reasons {
+    ($($kind:ident)*) => {{
+        fn _listed(reason: &Reason) {
+            match reason {
+                $(Reason::$kind { .. } => {})*
+            }
+        }
+        [$(stringify!($kind)),*]
+    }};
+}
+
+#[test]
+fn an_operator_is_told_what_each_reason_for_no_alarm_means() {
+    let document = std::fs::read_to_string(repository().join("docs/operator.md")).unwrap();
+    let all = reasons!(
+        NotRun LiveFailed Failed Unread NoRows NoneInRange EmptyAnswer CallError EvaluationsFailed RuleSaysNo
+        RuleFindsNone RuleNotAsked KeptBack PutAside NoVerdict OnlyCleared OpenAlready AskedNothing Unexplained
+    );
+    for kind in all {
+        let snake = |c: char| if c.is_uppercase() { format!("_{}", c.to_lowercase()) } else { c.to_string() };
+        let told = format!("`{}`", kind.chars().map(snake).collect::<String>().trim_start_matches('_'));
         let row =
             document.lines().find(|line| line.starts_with("| `") && line.split(" | ").next().unwrap().contains(&told));
         assert!(row.is_some(), "docs/operator.md does not explain {told}");

@@ -2,21 +2,16 @@
 //! starter data; beside the live batches, which it never changes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use weir_model::batch::Outcome;
 use weir_model::port::Ledger;
 use weir_model::review::{Answered, Call, Live as LiveRun, Made, Reason, Review, ReviewAsk, Sample};
-use weir_model::service::{ScenarioState, Service};
-use weir_model::{BatchId, FaultKind, NoFaults, RunKey, Time, VirtualClock};
+use weir_model::service::Service;
+use weir_model::{BatchId, FaultKind, RunKey, Time};
 
-use crate::lifecycle::QuietSources;
-use crate::support::engines::open;
 use crate::support::example::{Example, Live};
-use crate::support::fakes::{OneScenario, quick_folder, summing};
 use crate::support::feed;
 
 pub fn ask(example: &Example, at: Option<&str>) -> ReviewAsk {

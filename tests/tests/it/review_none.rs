@@ -170,4 +170,3 @@ fn an_unread_source_and_a_stream_without_rows_are_told() {
     assert_eq!(review(minute(1)), [no_rows(minute(1))]);
     assert_eq!(review(minute(2)), [Reason::Unread { stream: "events".parse().unwrap() }, no_rows(minute(2))]);
 }
-
