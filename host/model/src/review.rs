@@ -56,6 +56,8 @@ pub struct Review {
     pub replayed: Option<BatchId>,
     /// What became of T in the live run.
     pub live: Live,
+    /// Of the last committed batch: what keeps the next one from being committed, if anything does.
+    pub held: Option<Held>,
     /// What it came to here.
     pub outcome: Outcome,
     /// What it saw of each stream.
@@ -125,6 +127,15 @@ pub enum Live {
     },
     /// No batch was ever due then, as far as the ledger has it.
     Never,
+}
+
+/// What a scenario does now.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// None: no host runs that could tell.
+    pub state: Option<ScenarioState>,
+    /// Why it does not get on, if it does not.
+    pub fault: Option<Fault>,
 }
 
 /// What a batch saw of a stream.

@@ -10,23 +10,25 @@ mod sample;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use weir_model::Fault;
 use weir_model::batch::{BatchRecord, Between, Plan};
-use weir_model::port::{BatchInputs, Prepared};
-use weir_model::review::{Call, InputSeen, MOST_ROWS, Review, ReviewAsk};
+use weir_model::port::{BatchInputs, Extent, Prepared};
+use weir_model::review::{Call, Held, InputSeen, MOST_ROWS, Review, ReviewAsk};
 use weir_model::ruleset::InputMode;
+use weir_model::{Fault, Name};
 
 use crate::batch::{self, Streams};
 use crate::decide::reasons;
 use crate::engines::Engines;
 use crate::side::Side;
-pub use live::Held;
 use record::Recorder;
 use sample::Budget;
 
 /// The most ranges of streams whose rows are counted: each is a look at the window, or at bronze.
 const MOST_RANGES: usize = 50;
+/// How long all counting together may take until no more is begun.
+const COUNTING: Duration = Duration::from_secs(10);
 
 /// Runs it and tells of it. A batch that fails is an answer, not an error. `held` is what the scenario does now.
 pub fn run(engines: &Engines, side: Side, streams: &Streams, ask: &ReviewAsk, held: Held) -> Result<Review, Fault> {
@@ -42,13 +44,15 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams, ask: &ReviewAsk, he
         Err(failure) => (batch::failed(plan, &prepared, failure.fault, &before)?, failure.log, failure.usage),
     };
     let mut seen = recorder.seen();
-    count_ranges(&mut seen.calls, &prepared, &inputs);
+    let mut counter = Counter { engines, prepared: &prepared, inputs: &inputs, until: None };
+    let inputs = inputs_seen(&commit.plan, &mut counter, record.as_ref().filter(|_| replayed.is_some()));
+    count_ranges(&mut seen.calls, &mut counter);
     let mut budget = Budget::new(most);
     let outputs = commit.outputs.iter().map(|out| (out.output.clone(), budget.first(&out.rows))).collect();
     let alarms = alarms::seen(&seen.said, &commit)?;
-    let kept = record.as_ref().filter(|_| replayed.is_some());
     let mut review = Review {
-        inputs: inputs_seen(&commit.plan, &prepared, &inputs, kept),
+        inputs,
+        held: live::held_since(engines, &commit, &held)?,
         live: live::of(engines, &commit, record.as_ref(), replayed.is_some(), held)?,
         plan: commit.plan,
         replayed,
@@ -71,8 +75,27 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams, ask: &ReviewAsk, he
     Ok(review)
 }
 
+/// Counts rows of streams, for a while.
+struct Counter<'a> {
+    engines: &'a Engines,
+    prepared: &'a Prepared,
+    inputs: &'a BatchInputs,
+    until: Option<Duration>,
+}
+
+impl Counter<'_> {
+    /// None: it could not be counted, or not any more.
+    fn count(&mut self, stream: &Name, range: Option<Between>) -> Option<Extent> {
+        let now = self.engines.clock.monotonic();
+        if now >= *self.until.get_or_insert(now + COUNTING) {
+            return None;
+        }
+        self.prepared.queries.extent(stream.as_str(), self.inputs, range).ok()
+    }
+}
+
 /// Counts the rows of streams in the ranges that queries were given. What cannot be counted stays unknown.
-fn count_ranges(calls: &mut [Call], prepared: &Prepared, inputs: &BatchInputs) {
+fn count_ranges(calls: &mut [Call], counter: &mut Counter<'_>) {
     let mut counted = BTreeMap::new();
     let reads = calls.iter_mut().flat_map(|call| match call {
         Call::Query { reads, .. } => reads.as_mut_slice(),
@@ -85,13 +108,13 @@ fn count_ranges(calls: &mut [Call], prepared: &Prepared, inputs: &BatchInputs) {
         }
         read.rows = *counted.entry(key).or_insert_with(|| {
             let range = Between { from: read.from, to: read.to };
-            prepared.queries.extent(read.stream.as_str(), inputs, Some(range)).ok().map(|extent| extent.rows)
+            counter.count(&read.stream, Some(range)).map(|extent| extent.rows)
         });
     }
 }
 
-fn inputs_seen(plan: &Plan, prepared: &Prepared, inputs: &BatchInputs, record: Option<&BatchRecord>) -> Vec<InputSeen> {
-    let manifest = &prepared.ruleset.manifest;
+fn inputs_seen(plan: &Plan, counter: &mut Counter<'_>, record: Option<&BatchRecord>) -> Vec<InputSeen> {
+    let manifest = &counter.prepared.ruleset.manifest;
     plan.streams
         .iter()
         .map(|(stream, pin)| InputSeen {
@@ -101,7 +124,7 @@ fn inputs_seen(plan: &Plan, prepared: &Prepared, inputs: &BatchInputs, record: O
             after: pin.from.clone(),
             upto: pin.upto.clone(),
             new_only: manifest.inputs.get(stream).is_some_and(|input| input.mode == InputMode::New),
-            rows: prepared.queries.extent(stream.as_str(), inputs, None).ok(),
+            rows: counter.count(stream, None),
             new_rows: record.and_then(|record| record.rows_by.get(stream).copied()),
             read: pin.read,
         })

@@ -11,7 +11,7 @@ use weir_model::alarm::{AlarmState, AlarmStatus};
 use weir_model::batch::{ALARMS, BatchRecord, SinkCursor};
 use weir_model::columns::timestamp_type;
 use weir_model::port::{Prepared, ScenarioView, ViewTable};
-use weir_model::review::{Review, ReviewAsk};
+use weir_model::review::{Held, Review, ReviewAsk};
 use weir_model::service::{
     BackfillAsk, BackfillProgress, BatchStatus, Events, FileStatus, HistoryEntry, PluginStatus, Readiness, Rows,
     ScenarioState, ScenarioStatus, Service, SideReport, SinkStatus, Status, StreamStatus,
@@ -23,7 +23,7 @@ use crate::backfill;
 use crate::batch::Streams;
 use crate::host::{Host, alarms_sink};
 use crate::output;
-use crate::review::{self, Held};
+use crate::review;
 use crate::scenario::{Scenario, Shown};
 use crate::side::{self, Side};
 
@@ -253,7 +253,8 @@ impl Host {
     fn held(&self, id: &ScenarioId) -> Result<Held, Fault> {
         let Some(view) = self.engines.store.scenario(id) else { return Ok(Held::default()) };
         let status = self.scenario_status(&view)?;
-        let known = self.live.load(Ordering::Acquire) || status.state == ScenarioState::Paused;
+        // That nothing holds it is known to a host that runs it only.
+        let known = self.live.load(Ordering::Acquire) || status.state != ScenarioState::Running;
         Ok(Held { state: known.then_some(status.state), fault: status.fault })
     }
 

@@ -136,7 +136,7 @@ pub(crate) fn review(outcome: Value) -> Review {
              "tallies": [{"column": "alarm", "counts": {"true": 1, "false": 63_998, "null": 1}}]},
             {"call": "query", "query": "none", "params": {}, "tables": {}, "reads": [], "answer": {"error": "failed: x"}},
         ],
-        "calls_left_out": 2, "queries": [], "rules": [],
+        "calls_left_out": 2, "held": null, "queries": [], "rules": [],
         "state": {"read": 2, "found": 1, "scanned": 0, "put": 1, "deleted": 0,
                   "entries": [{"what": "read", "key": "open/a", "value": null}, {"what": "put", "key": "b", "value": "x"}]},
         "raised": 1,

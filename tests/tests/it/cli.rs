@@ -102,6 +102,11 @@ fn an_operator_looks_asks_replays_and_sees_what_was_refused() {
     let beside = site.json(&["batch", S1, "--at", at]).remove(0);
     assert_eq!((&beside["replayed"], &beside["outcome"]), (&1.into(), &"judged".into()));
 
+    let reviewed = site.json(&["review", S1, "--at", at]).remove(0);
+    assert_eq!((&reviewed["replayed"], &reviewed["live"]["agrees"]), (&1.into(), &true.into()));
+    assert_eq!(reviewed["calls"][1]["query"], "error_counts");
+    assert!(all(&site.ask(&["review", S1])).contains("the live batch came to the same"));
+
     for (path, shows) in [
         ("/healthz", ""),
         ("/readyz", "\"ready\":true"),
@@ -135,6 +140,9 @@ fn an_operator_looks_asks_replays_and_sees_what_was_refused() {
     let alone = site.json(&["batch", S1, "--at", at]).remove(0);
     assert_eq!(digests(&alone), digests(&beside), "the same batch, beside the host and without one");
     assert_eq!(alone["events"], beside["events"]);
+    let mut again = site.json(&["review", S1, "--at", at]).remove(0);
+    again["usage"].clone_from(&reviewed["usage"]);
+    assert_eq!(again, reviewed, "and looked at from the inside");
     assert_eq!(site.json(&["tail", "--once"])[..2], opened[..]);
 }
 

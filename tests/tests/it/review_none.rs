@@ -83,12 +83,17 @@ fn a_batch_that_fails_says_whose_fault_it_is_parked_or_committed() {
     for _ in 0..5 {
         live.host.step(&example.scenario()).unwrap();
     }
-    // Parked: the batch has not happened.
+    // Parked: the batch has not happened, and the last one that has says so.
+    let before = last(&example, &live);
+    let held = before.held.unwrap();
+    assert_eq!((before.replayed, held.state), (Some(BatchId(1)), Some(ScenarioState::Parked)));
+    assert_eq!(held.fault.map(|fault| fault.kind), Some(FaultKind::PluginConfig));
     let review = at(&example, &live, "12:01");
     let [Reason::NotRun, Reason::Failed { fault }] = &review.reasons[..] else { panic!("{:?}", review.reasons) };
     assert_eq!((fault.kind, fault.whose), (FaultKind::PluginConfig, weir_model::Whose::Tenant));
     assert!(fault.message.contains("answers no pattern"), "{fault}");
-    let LiveRun::NotYet { last: ended, .. } = &review.live else { panic!("{:?}", review.live) };
+    let LiveRun::NotYet { last: ended, state, fault: parked } = &review.live else { panic!("{:?}", review.live) };
+    assert_eq!((*state, parked.as_ref()), (Some(ScenarioState::Parked), Some(fault)));
     assert_eq!(*ended, Some("2026-01-31T12:00:00Z".parse().unwrap()));
     assert_eq!(calls(&review), ["rule 1-1: 1, 1"], "what it asked until then");
     assert!(matches!(review.outcome, Outcome::Failed(_)));

@@ -27,7 +27,7 @@ fn review(changes: &[(&str, Value)]) -> Review {
              "reads": [{"stream": "syslog", "from": "2026-01-31T11:58:00Z", "to": T, "rows": 5}],
              "answer": {"rows": {"columns": ["n"], "types": ["Int64"], "rows": [{"n": 1}], "numbers": [0], "total": 3}}},
         ],
-        "calls_left_out": 0,
+        "calls_left_out": 0, "held": null,
         "queries": [{"query": "counts", "calls": 1, "empty": 0, "errors": 0, "rows": 3, "empty_params": null, "error": null}],
         "rules": [{"rule": "judge", "calls": 1, "errors": 0, "evaluations": 3, "failed": 0, "elements": null, "rows": 3,
                    "truths": [], "error": null}],

@@ -1,19 +1,20 @@
 //! What became of a time in the live run.
 
 use weir_model::batch::{BatchRecord, Commit, Skipped};
-use weir_model::review::Live;
+use weir_model::review::{Held, Live};
 use weir_model::service::ScenarioState;
 use weir_model::{BatchId, Fault, RunKey, Time};
 
 use crate::engines::Engines;
 
-/// What a scenario does now.
-#[derive(Debug, Clone, Default)]
-pub struct Held {
-    /// None: nobody runs it, so nobody can tell.
-    pub state: Option<ScenarioState>,
-    /// Why it does not get on, if it does not.
-    pub fault: Option<Fault>,
+/// What holds the scenario, where the batch is its last one.
+pub fn held_since(engines: &Engines, commit: &Commit, held: &Held) -> Result<Option<Held>, Fault> {
+    let holds = held.fault.is_some() || held.state.is_some_and(|state| state != ScenarioState::Running);
+    if !holds {
+        return Ok(None);
+    }
+    let head = engines.ledger.head(&RunKey::live(commit.plan.key.scenario.clone()))?;
+    Ok(head.filter(|head| head.plan.time == commit.plan.time).map(|_| held.clone()))
 }
 
 /// `record`: the committed batch of this time.

@@ -345,10 +345,11 @@ fn total_answer(total: &mut RuleTotal, call: &RuleCall, answer: &RuleAnswer) {
     }
     for (field, column) in answer.rows.schema_ref().fields().iter().zip(answer.rows.columns()) {
         let Some(values) = column.as_boolean_opt() else { continue };
-        if total.truths.len() < FEW && !total.truths.iter().any(|truth| truth.field == *field.name()) {
-            total.truths.push(Truth { field: field.name().clone(), ..Truth::default() });
+        let name = cut_text(field.name());
+        if total.truths.len() < FEW && !total.truths.iter().any(|truth| truth.field == name) {
+            total.truths.push(Truth { field: name.clone(), ..Truth::default() });
         }
-        let Some(truth) = total.truths.iter_mut().find(|truth| truth.field == *field.name()) else { continue };
+        let Some(truth) = total.truths.iter_mut().find(|truth| truth.field == name) else { continue };
         truth.yes += values.true_count() as u64;
         truth.no += values.false_count() as u64;
         truth.neither += column.null_count() as u64;
@@ -394,7 +395,7 @@ fn tallies(rows: &RecordBatch) -> Vec<Tally> {
             DataType::Utf8 => column.as_string::<i32>().iter().all(add),
             _ => false,
         };
-        (few && !counts.is_empty()).then(|| Tally { column: field.name().clone(), counts })
+        (few && !counts.is_empty()).then(|| Tally { column: cut_text(field.name()), counts })
     };
     columns.filter_map(count).collect()
 }

@@ -2,6 +2,7 @@
 
 use arrow_array::RecordBatch;
 use serde_json::{Map, Value};
+use weir_model::Scalar;
 use weir_model::review::Sample;
 use weir_model::service::Rows;
 
@@ -72,8 +73,13 @@ impl Budget {
     }
 
     /// Values by name, in order.
-    pub fn values(&mut self, values: &[(String, weir_model::Scalar)]) -> Map<String, Value> {
-        let Value::Object(mut all) = output::fields_json(values) else { return Map::new() };
+    pub fn values(&mut self, values: &[(String, Scalar)]) -> Map<String, Value> {
+        // Bytes become a number each, many times as large.
+        let short = values.iter().map(|(name, value)| match value {
+            Scalar::Bytes(bytes) => (cut_text(name), Scalar::Bytes(bytes.iter().copied().take(CELL).collect())),
+            other => (cut_text(name), other.clone()),
+        });
+        let Value::Object(mut all) = output::fields_json(&short.collect::<Vec<_>>()) else { return Map::new() };
         all.iter_mut().for_each(|(_, value)| cut(value, size(value)));
         let kept = all.iter().map(|(name, value)| name.len() + size(value)).sum();
         if self.take(kept) { all } else { Map::new() }
@@ -161,6 +167,20 @@ mod tests {
         }
         assert!(kept < 2 * KEPT, "{kept}");
         assert_eq!(budget.first(&rows(1, "x")).left_out(), 1, "nothing more fits");
+    }
+
+    #[test]
+    fn values_are_cut_before_they_grow() {
+        let mut budget = Budget::new(1);
+        let values = [
+            ("bytes".to_owned(), Scalar::Bytes(vec![7; 1 << 20])),
+            ("text".to_owned(), Scalar::Text("x".repeat(1 << 20))),
+            ("time".to_owned(), Scalar::Timestamp(0)),
+        ];
+        let shown = budget.values(&values);
+        assert!(shown["bytes"].as_str().unwrap().starts_with("[7,7,"), "{}", shown["bytes"]);
+        assert_eq!(shown["text"].as_str().unwrap().chars().count(), CELL + 1);
+        assert_eq!(shown["time"], "1970-01-01T00:00:00Z");
     }
 
     #[test]

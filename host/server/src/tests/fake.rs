@@ -159,7 +159,7 @@ pub(super) fn review() -> Review {
              "evaluations": 64_000, "failed": [[3, "no number"]], "answer": {"rows": sample},
              "tallies": [{"column": "alarm", "counts": {"true": 1, "false": 63_999}}]},
         ],
-        "calls_left_out": 2,
+        "calls_left_out": 2, "held": null,
         "queries": [{"query": "errors", "calls": 1, "empty": 0, "errors": 0, "rows": 64_000, "empty_params": null,
                      "error": null}],
         "rules": [{"rule": "1-2", "calls": 1, "errors": 0, "evaluations": 64_000, "failed": 1, "elements": 3,

@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 use weir_model::batch::{ALARM_EVENTS, BATCH_ID, BATCH_TIME, Outcome, RULESET, SCENARIO};
-use weir_model::review::{AlarmSeen, Answered, Call, InputSeen, Live, Made, Reason, Review, Sample, StateSeen, Tally};
+use weir_model::review::{
+    AlarmSeen, Answered, Call, Held, InputSeen, Live, Made, Reason, Review, Sample, StateSeen, Tally,
+};
 use weir_model::service::Rows;
 use weir_model::time::Time;
 use weir_model::zone::Zone;
@@ -17,6 +19,9 @@ use super::{clean, count, rows};
 pub fn text(review: &Review, zone: Zone) -> String {
     let mut page = Page { out: String::new(), shows: Shows(zone) };
     page.head(review);
+    if let Some(held) = &review.held {
+        page.held(held);
+    }
     page.inputs(review);
     for (n, call) in review.calls.iter().enumerate() {
         page.call(n + 1, call);
@@ -115,6 +120,12 @@ impl Page {
                 }
             }
         }
+    }
+
+    fn held(&mut self, held: &Held) {
+        let state = why::state(held.state).unwrap_or("the scenario does not get on");
+        let fault = held.fault.as_ref().map_or_else(String::new, |fault| format!(": {fault}"));
+        self.line(0, format_args!("no batch was committed since: {state}{}", clean(&fault)));
     }
 
     fn inputs(&mut self, review: &Review) {

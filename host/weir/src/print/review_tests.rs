@@ -81,6 +81,18 @@ fn alarms_that_are_here_and_not_in_the_live_run_are_not_called_none() {
     assert!(told.contains("\nwhy no alarm was opened or changed\n"), "{told}");
 }
 
+#[test]
+fn the_last_batch_says_what_holds_the_next() {
+    let mut found = review(json!("judged"));
+    assert!(!text(&found, Zone::UTC).contains("since:"));
+    found.held = of(json!({"state": "parked", "fault": Fault::tenant(FaultKind::Cpu, "out of fuel")}));
+    let told = text(&found, Zone::UTC);
+    assert!(told.contains("\nno batch was committed since: the scenario is parked: out of fuel\n"), "{told}");
+    found.held = of(json!({"state": "running", "fault": Fault::external(FaultKind::Source, "no table")}));
+    let told = text(&found, Zone::UTC);
+    assert!(told.contains("\nno batch was committed since: the scenario does not get on: no table\n"), "{told}");
+}
+
 /// The sentences, with what became of the time in the live run.
 fn why(live: Value, reasons: Value) -> Vec<String> {
     let mut found = review(json!("judged"));

@@ -68,6 +68,16 @@ pub(super) fn text(review: &Review, reason: &Reason, shows: Shows) -> String {
     }
 }
 
+/// What keeps a scenario from ticking.
+pub(super) fn state(state: Option<ScenarioState>) -> Option<&'static str> {
+    match state? {
+        ScenarioState::Parked => Some("the scenario is parked"),
+        ScenarioState::Stopped => Some("the scenario is stopped"),
+        ScenarioState::Paused => Some("the scenario is paused"),
+        ScenarioState::Running => None,
+    }
+}
+
 fn times(calls: u64) -> String {
     if calls == 1 { String::new() } else { format!(" each of {calls} times") }
 }
@@ -92,12 +102,7 @@ fn not_run(review: &Review, shows: Shows) -> String {
                 Some(last) => format!("its last one is of {}", shows.time(*last)),
                 None => "it has none".to_owned(),
             };
-            let state = match state {
-                Some(ScenarioState::Parked) => "; the scenario is parked",
-                Some(ScenarioState::Stopped) => "; the scenario is stopped",
-                Some(ScenarioState::Paused) => "; the scenario is paused",
-                Some(ScenarioState::Running) | None => "",
-            };
+            let state = self::state(*state).map_or_else(String::new, |state| format!("; {state}"));
             let fault = fault.as_ref().map_or_else(String::new, |fault| format!(": {fault}"));
             format!("the live run has no batch at {at} yet: {last}{state}{fault}")
         }
