@@ -5,10 +5,11 @@
 //! the pool, so that a pool of one thread cannot wait for itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
+use std::time::Duration;
 
+use flume::{Receiver, RecvTimeoutError, Sender, bounded};
 use tokio::runtime::Runtime;
 use weir_model::{Fault, FaultKind};
 
@@ -17,6 +18,8 @@ use crate::realm;
 /// Deeply nested expressions are parsed by recursion, and an overflow would end the process. `expression::MAX_NESTING`
 /// is chosen for this size; only touched pages are real memory.
 const STACK_BYTES: usize = 64 << 20;
+/// How long after a job a thread tidies up: the batch that asked goes on, and may need this core.
+const QUIET: Duration = Duration::from_millis(20);
 /// Jobs that may wait, for each thread. More callers than that wait outside.
 const QUEUE: usize = 4;
 
@@ -25,14 +28,13 @@ type Job = Box<dyn FnOnce(&Runtime) + Send>;
 /// A fixed number of threads with a bounded queue.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    jobs: SyncSender<Job>,
+    jobs: Sender<Job>,
 }
 
 impl Pool {
     /// Starts the threads. They end when the pool is dropped and their jobs are done.
     pub(crate) fn new(threads: usize) -> Result<Self, Fault> {
-        let (jobs, queue) = sync_channel::<Job>(threads.saturating_mul(QUEUE));
-        let queue = Arc::new(Mutex::new(queue));
+        let (jobs, queue) = bounded::<Job>(threads.saturating_mul(QUEUE));
         for i in 0..threads {
             let queue = queue.clone();
             start(format!("rule-{i}"), move |runtime| work(&queue, runtime))?;
@@ -73,10 +75,9 @@ fn panicked() -> Fault {
     Fault::internal("the rule engine panicked; the log has the place")
 }
 
-fn work(queue: &Mutex<Receiver<Job>>, runtime: &Runtime) {
+fn work(queue: &Receiver<Job>, runtime: &Runtime) {
     let mut realms = 0;
-    loop {
-        let Some(job) = next(queue, realms) else { return };
+    while let Some(job) = next(queue, realms) {
         // Nothing outlives a job but caches that hold whole values only, and realms that wait to be freed.
         if catch_unwind(AssertUnwindSafe(|| job(runtime))).is_err() {
             tracing::error!("the rule engine panicked; its thread goes on");
@@ -85,27 +86,22 @@ fn work(queue: &Mutex<Receiver<Job>>, runtime: &Runtime) {
     }
 }
 
-/// The next job. While there is none, realms are freed and made.
-fn next(queue: &Mutex<Receiver<Job>>, realms: usize) -> Option<Job> {
+/// The next job. When none has come for a while, realms are freed and made.
+fn next(queue: &Receiver<Job>, realms: usize) -> Option<Job> {
     loop {
-        let waiting = match queue.try_lock() {
-            Ok(queue) => queue.try_recv(),
-            Err(TryLockError::Poisoned(queue)) => queue.into_inner().try_recv(),
-            // Another thread takes the next job, or waits for it.
-            Err(TryLockError::WouldBlock) => Err(TryRecvError::Empty),
-        };
-        match waiting {
+        match queue.recv_timeout(QUIET) {
             Ok(job) => return Some(job),
-            Err(TryRecvError::Disconnected) => return None,
-            Err(TryRecvError::Empty) if realm::tidy(realms) => {}
-            // The lock is held while waiting: the threads that wait for it would wait for a job anyway.
-            Err(TryRecvError::Empty) => return queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok(),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) if realm::tidy(realms) => while queue.is_empty() && realm::tidy(realms) {},
+            Err(RecvTimeoutError::Timeout) => return queue.recv().ok(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
