@@ -3,8 +3,9 @@
 //! A file is taken when it has settled (or has a `NAME.done` beside it): its bytes are copied into the spool and its entry
 //! goes to the stream's journal, before any of its rows is given out. A row's offset is its ordinal over all entries, so the
 //! source can be read again from the spool whatever became of the file, until the rows are released. A file that has grown
-//! since gives only what was appended; one whose old bytes changed is read again as a whole, with a warning. Bytes that were
-//! read under another name, and a parquet file that is damaged, are not read: one dead letter stands for the file.
+//! since gives only what was appended; a last line without an end is waited for a while, because it may be half a line. One
+//! whose old bytes changed is read again as a whole, with a warning. Bytes that were read under another name, and a parquet
+//! file that is damaged, are not read: one dead letter stands for the file.
 
 mod copy;
 mod csv;

@@ -267,6 +267,8 @@ fn csv_rows_are_found_by_the_header_and_bad_ones_name_the_column() {
     let text =
         format!("\u{feff}n;note;host;at\r\n1;x;\"a;\"\"b\"\"\nc\";{AT}\r\n\r\n;;;{AT}\n1.5;x;h;{AT}\nx;{AT}\n7;x;h;\n");
     w.write_bytes("a.csv", &[text.as_bytes(), b"8;x;\xff;", AT.as_bytes(), b"\n9;x;last;", AT.as_bytes()].concat());
+    // The last row has no end.
+    w.write("a.csv.done", "");
     let expected = [
         good(0, "a;\"b\"\nc|1"),
         good(2, "|"),
@@ -335,6 +337,7 @@ fn a_csv_file_whose_header_cannot_be_read_is_one_dead_letter_and_empty_lines_are
         let mut w = World::new();
         w.format.format = FileFormat::Csv;
         w.write_bytes(file, &bytes);
+        w.write(&format!("{file}.done"), "");
         let mut files = w.open(0);
         assert_eq!(w.decoded(&mut files, 9), [bad(0, &format!("the file cannot be read: {reason}"))]);
     }
@@ -485,3 +488,6 @@ fn an_empty_file_costs_nothing_and_is_no_gap_after_a_restart() {
     let mut files = w.open(0);
     assert_eq!(w.read(&mut files), owned(&[(0, "1")]));
 }
+
+#[path = "files_growth_tests.rs"]
+mod growth;

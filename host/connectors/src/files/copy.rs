@@ -1,7 +1,7 @@
 //! Copies a file into the spool, or what was appended to it.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek as _, SeekFrom, Write};
 use std::path::Path;
 
 use weir_model::stream::FileFormat;
@@ -15,8 +15,10 @@ use crate::decode::RECORD_BYTES;
 
 /// What was copied.
 pub struct Copied {
-    /// Of the whole file.
+    /// Of the file up to `size`.
     pub digest: Digest,
+    /// How much of the file is taken: a last line without an end is left where it may still get one.
+    pub size: u64,
     /// Lines of the copy, a last one without an end among them.
     pub lines: u64,
     /// Bytes that are new.
@@ -52,10 +54,25 @@ pub fn copy(file: &Found, before: Option<&Entry>, target: &Path, format: Format)
         to.write_all(&header).map_err(|e| inside(target, "a copy cannot be written", &e))?;
     }
     let mut rest = (&mut from).take(file.size - start);
-    let mut counter = Counter { to: &mut to, lines: 0, open_line: false };
+    let mut counter = Counter { to: &mut to, lines: 0, open_line: None };
     let copied =
         pump(&mut rest, &mut all, Some(&mut counter)).map_err(|e| inside(target, "a copy cannot be written", &e))?;
-    let lines = counter.lines + u64::from(counter.open_line);
+    let (mut lines, open_line) = (counter.lines, counter.open_line);
+    let mut left = 0;
+    if let Some(open_line) = open_line {
+        let length = to.metadata().map_err(|e| inside(target, "a copy cannot be read", &e))?.len();
+        let open = !file.whole && format.format != FileFormat::Parquet && copied > 0;
+        if open
+            && !is_whole(target, length - open_line.bytes, format)
+                .map_err(|e| inside(target, "a copy cannot be read", &e))?
+        {
+            left = open_line.bytes;
+            all = open_line.before;
+            to.set_len(length - left).map_err(|e| inside(target, "a copy cannot be cut", &e))?;
+        } else {
+            lines += 1;
+        }
+    }
     to.sync_all().map_err(|e| inside(target, "a copy cannot be synced", &e))?;
     if let Some(folder) = target.parent() {
         File::open(folder).and_then(|f| f.sync_all()).map_err(|e| inside(folder, "the spool cannot be synced", &e))?;
@@ -67,7 +84,20 @@ pub fn copy(file: &Found, before: Option<&Entry>, target: &Path, format: Format)
         return Ok(None);
     }
     let digest = Digest(*all.finalize().as_bytes());
-    Ok(Some(Copied { digest, lines, bytes: copied, appended: start > 0 }))
+    Ok(Some(Copied { digest, size: file.size - left, lines, bytes: copied - left, appended: start > 0 }))
+}
+
+/// Whether a line without an end, which begins at `from`, is all there: half an object is none. Of csv nobody can tell.
+fn is_whole(path: &Path, from: u64, format: Format) -> io::Result<bool> {
+    if format.format != FileFormat::JsonLines {
+        return Ok(false);
+    }
+    let mut line = Vec::new();
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(from))?;
+    file.take(RECORD_BYTES as u64 + 1).read_to_end(&mut line)?;
+    // One that is too long for a record is none, however it ends.
+    Ok(line.len() > RECORD_BYTES || serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_ok())
 }
 
 /// The header of a csv file, with a line end and the empty lines before it; what was taken of the file before ends at
@@ -89,7 +119,14 @@ fn header(path: &Path, upto: u64, delimiter: u8) -> io::Result<Vec<u8>> {
 struct Counter<'a> {
     to: &'a mut File,
     lines: u64,
-    open_line: bool,
+    /// The last line, while it has no end.
+    open_line: Option<OpenLine>,
+}
+
+struct OpenLine {
+    bytes: u64,
+    /// The digest of what is before it.
+    before: blake3::Hasher,
 }
 
 fn pump(from: &mut impl Read, all: &mut blake3::Hasher, mut to: Option<&mut Counter<'_>>) -> io::Result<u64> {
@@ -103,11 +140,22 @@ fn pump(from: &mut impl Read, all: &mut blake3::Hasher, mut to: Option<&mut Coun
             Err(e) => return Err(e),
         };
         let bytes = &buffer[..n];
-        all.update(bytes);
         if let Some(counter) = &mut to {
             counter.to.write_all(bytes)?;
             counter.lines += bytes.iter().filter(|b| **b == b'\n').count() as u64;
-            counter.open_line = bytes.last() != Some(&b'\n');
+            let (whole, open) = bytes.split_at(bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1));
+            let line = match counter.open_line.take() {
+                Some(line) if whole.is_empty() => line,
+                _ => {
+                    all.update(whole);
+                    OpenLine { bytes: 0, before: all.clone() }
+                }
+            };
+            all.update(open);
+            let bytes = line.bytes + open.len() as u64;
+            counter.open_line = (bytes > 0).then_some(OpenLine { bytes, ..line });
+        } else {
+            all.update(bytes);
         }
         total += n as u64;
     }

@@ -5,10 +5,17 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use globset::{Glob, GlobMatcher};
+use weir_model::stream::FileFormat;
 use weir_model::{Fault, FaultKind, Time};
 
 use super::manifest::Manifest;
 use super::{FilesConfig, outside};
+
+/// A last line without an end is waited for so many times as long as a file has to rest: whoever writes in blocks leaves
+/// half a line for as long as the next block takes. Of csv it may just as well be a whole one.
+const CSV_RESTS: u32 = 10;
+/// Half an object is nothing else.
+const JSON_RESTS: u32 = 300;
 
 /// A file as the folder shows it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +28,8 @@ pub struct Found {
     pub path: PathBuf,
     /// Its size.
     pub size: u64,
+    /// Nobody writes to it any more, so a last line without an end is a line.
+    pub whole: bool,
 }
 
 /// The folder, and since when its files have not changed.
@@ -28,6 +37,8 @@ pub struct Folder {
     path: PathBuf,
     include: GlobMatcher,
     settle: Duration,
+    /// How long a last line without an end is waited for.
+    line: Duration,
     seen: BTreeMap<String, (u64, SystemTime, Time)>,
 }
 
@@ -42,6 +53,11 @@ impl Folder {
             path: config.folder.clone(),
             include: include.compile_matcher(),
             settle: config.settle,
+            line: config.settle.saturating_mul(match config.format.format {
+                FileFormat::JsonLines => JSON_RESTS,
+                FileFormat::Csv => CSV_RESTS,
+                FileFormat::Parquet => 1,
+            }),
             seen: BTreeMap::new(),
         })
     }
@@ -59,13 +75,15 @@ impl Folder {
             let Ok(meta) = entry.metadata() else { continue };
             let Ok(modified) = meta.modified() else { continue };
             if meta.is_file() {
-                listed.insert(name.clone(), Found { modified, name, path: entry.path(), size: meta.len() });
+                let (path, size) = (entry.path(), meta.len());
+                listed.insert(name.clone(), Found { modified, name, path, size, whole: false });
             }
         }
         let mut ready = Vec::new();
         let mut seen = BTreeMap::new();
         for (name, file) in listed.iter().filter(|(name, _)| self.counts(name)) {
-            if manifest.knows(name, file.size, file.modified) {
+            let known = manifest.knows(name, file.size, file.modified);
+            if known && !manifest.waits_for_a_line(name) {
                 continue;
             }
             let since = match self.seen.get(name) {
@@ -73,8 +91,10 @@ impl Folder {
                 _ => now,
             };
             seen.insert(name.clone(), (file.size, file.modified, since));
-            if listed.contains_key(&format!("{name}.done")) || now.since(since) >= self.settle {
-                ready.push(file.clone());
+            let done = listed.contains_key(&format!("{name}.done"));
+            let whole = done || now.since(since) >= self.line;
+            if whole || (!known && now.since(since) >= self.settle) {
+                ready.push(Found { whole, ..file.clone() });
             }
         }
         self.seen = seen;

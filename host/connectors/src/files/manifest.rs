@@ -20,7 +20,7 @@ use super::reader::Format;
 pub struct Entry {
     /// File name in the folder.
     pub name: String,
-    /// Size of the whole file when it was taken.
+    /// How much of the file was taken: all of it, or up to a line that has no end yet.
     pub size: u64,
     /// When it was changed last, in nanoseconds since the epoch.
     pub modified: u64,
@@ -38,6 +38,9 @@ pub struct Entry {
     /// Why the file as a whole cannot be used. It has one row then, which stands for it, and no copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Size of the file where it ended with a line that had no end yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<u64>,
 }
 
 /// All entries.
@@ -98,7 +101,12 @@ impl Manifest {
 
     /// Whether the file has been taken as it is.
     pub fn knows(&self, name: &str, size: u64, modified: SystemTime) -> bool {
-        self.latest(name).is_some_and(|e| (e.size, e.modified) == (size, nanos(modified)))
+        self.latest(name).is_some_and(|e| (e.seen.unwrap_or(e.size), e.modified) == (size, nanos(modified)))
+    }
+
+    /// Whether the end of the file was left because it was no whole line.
+    pub fn waits_for_a_line(&self, name: &str) -> bool {
+        self.latest(name).is_some_and(|e| e.seen.is_some())
     }
 
     fn latest(&self, name: &str) -> Option<&Entry> {
@@ -113,7 +121,7 @@ impl Manifest {
         let grows = |e: &&Entry| e.size == file.size || (e.size < file.size && format.grows());
         let before = self.latest(&file.name).filter(grows).cloned();
         let Some(copied) = copy(file, before.as_ref(), &target, format)? else { return Ok(false) };
-        let (rows, refused) = match self.duplicate(file, &copied) {
+        let (rows, refused) = match self.duplicate(&copied) {
             Some(reason) => (1, Some(reason)),
             None => match format.count(&target)? {
                 None => (copied.lines, None),
@@ -133,7 +141,7 @@ impl Manifest {
         let kept = rows > 0 && refused.is_none();
         let entry = Entry {
             name: file.name.clone(),
-            size: file.size,
+            size: copied.size,
             modified: nanos(file.modified),
             digest: copied.digest,
             first,
@@ -141,6 +149,7 @@ impl Manifest {
             released: rows == 0,
             taken: Some(now),
             refused,
+            seen: (copied.size < file.size).then_some(file.size),
         };
         self.put(number, entry)?;
         if !kept {
@@ -151,11 +160,11 @@ impl Manifest {
     }
 
     /// Why a file that was read as a whole is no news, if it is none.
-    fn duplicate(&self, file: &Found, copied: &Copied) -> Option<String> {
-        if copied.appended || file.size == 0 {
+    fn duplicate(&self, copied: &Copied) -> Option<String> {
+        if copied.appended || copied.size == 0 {
             return None;
         }
-        let same = |e: &&Entry| e.size == file.size && e.digest == copied.digest;
+        let same = |e: &&Entry| e.size == copied.size && e.digest == copied.digest;
         let known = self.entries.iter().map(|(_, e)| e).find(same)?;
         Some(format!("duplicate: its bytes are those of {}, which was taken before", known.name))
     }
