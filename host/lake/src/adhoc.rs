@@ -16,7 +16,7 @@ use weir_model::{CallError, Fault, FaultKind, Name};
 
 use crate::error::{Refusal, call_error, sql_text};
 use crate::normalise::{cast_batch, plain_schema};
-use crate::query::{Deadline, Pool, RunLimits, Tenants, config, parse};
+use crate::query::{AMPLIFYING, Deadline, Pool, RunLimits, Tenants, config, parse};
 use crate::table::Reader;
 
 /// Answers one question on the calling thread.
@@ -32,6 +32,7 @@ pub(crate) fn query(
     let pool = Pool::new(limits.memory, Tenants::share_alone(limits.memory));
     let environment = pool.runtime().map_err(Fault::internal)?;
     let context = SessionContext::new_with_config_rt(config(), environment);
+    AMPLIFYING.iter().for_each(|name| context.deregister_udf(name));
     runtime.block_on(async {
         let wait = limits.time.saturating_mul(10);
         let work = deadline.watch(answer(reader, &context, limits, tenant, sql, views));

@@ -28,5 +28,5 @@ pub(crate) use order::total;
 pub(crate) use params::{Binding, timestamp};
 pub(crate) use plan::draft;
 pub(crate) use scan::{Piece, TableRows};
-pub(crate) use session::{BATCH_ROWS, config, state};
+pub(crate) use session::{AMPLIFYING, BATCH_ROWS, config, state};
 pub(crate) use visible::in_order;

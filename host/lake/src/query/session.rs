@@ -56,7 +56,7 @@ pub(crate) fn state() -> SessionState {
 }
 
 /// Functions that make gigabytes of a few bytes in one call, which neither the memory pool sees nor a deadline interrupts.
-const AMPLIFYING: [&str; 5] = ["repeat", "array_repeat", "list_repeat", "array_resize", "list_resize"];
+pub(crate) const AMPLIFYING: [&str; 5] = ["repeat", "array_repeat", "list_repeat", "array_resize", "list_resize"];
 
 /// Makes the inputs of a union run one after the other. Left alone they are partitions, run by tasks whose rows meet in
 /// an order that nobody decided.

@@ -60,6 +60,19 @@ fn columns_that_no_table_can_have_do_not_fit() {
     }
 }
 
+/// What named queries may not call, because it makes gigabytes of a few bytes, a question at a prompt may not either.
+#[test]
+fn a_question_cannot_call_what_makes_gigabytes_of_a_few_bytes() {
+    let house = House::new();
+    for call in ["repeat('x', 2000000000)", "array_repeat('x', 2000000000)", "array_resize([1], 2000000000, 1)"] {
+        let fault = house.lake.query(&name("acme"), &format!("SELECT {call}"), vec![]).unwrap_err();
+        let function = call.split('(').next().unwrap();
+        assert_eq!(fault.kind, FaultKind::Sql, "{fault}");
+        assert!(fault.message.contains(function), "{fault}");
+    }
+    assert_eq!(lines(&house.lake.query(&name("acme"), "SELECT upper('x')", vec![]).unwrap()), ["X"]);
+}
+
 #[test]
 fn an_append_given_again_changes_nothing() {
     let mut house = House::new();

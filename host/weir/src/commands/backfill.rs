@@ -169,7 +169,9 @@ fn print(asks: &[BackfillAsk], sums: &[Sum], seconds: f64, out: &mut Out<'_>) ->
             .to_owned(),
         ]);
     }
-    if !out.json {
+    // The first fault is what the command ends with; that of another scenario must not be lost behind it.
+    let faults = asks.iter().zip(sums).filter_map(|(ask, sum)| Some((&ask.scenario, sum.fault.as_ref()?)));
+    if !out.json && sums.iter().any(|sum| sum.last.is_some()) {
         out.table(&table)?;
         let batches: u64 = sums.iter().map(|s| s.done().0.saturating_sub(s.first)).sum();
         let rows: u64 = sums.iter().map(|s| s.rows).sum();
@@ -177,6 +179,11 @@ fn print(asks: &[BackfillAsk], sums: &[Sum], seconds: f64, out: &mut Out<'_>) ->
         out.note(format_args!("batches: {batches}, in {seconds:.1} s, {rate:.0} rows a second"))?;
         if sums.iter().any(|s| s.last.as_ref().is_some_and(|p| p.finished() && !p.published && !p.discarded)) {
             out.note(format_args!("nothing was written to tables; the same command with --publish does that"))?;
+        }
+    }
+    if !out.json && sums.len() > 1 {
+        for (scenario, fault) in faults {
+            out.note(format_args!("{scenario}: {fault}"))?;
         }
     }
     Ok(())

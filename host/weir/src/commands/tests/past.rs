@@ -71,6 +71,18 @@ fn a_fault_ends_it_after_what_was_done_is_told() {
     assert!(printed.stderr().contains("unreachable"), "{}", printed.stderr());
 }
 
+/// Which of the two fails first is not decided; that both did has to be seen, and nothing was done that a table could show.
+#[test]
+fn each_scenarios_fault_is_told() {
+    let faults = ["one reason", "another reason"].map(|why| Err(Fault::tenant(FaultKind::Trap, why)));
+    let (exit, printed) = weir(&format!("weir backfill acme/s1 acme/s2 {PERIOD}"), fake(faults.into()));
+    assert_eq!((exit, printed.stdout().as_str()), (Exit::Problems, ""));
+    let told = printed.stderr();
+    for words in ["one reason", "another reason", "acme/s1: ", "acme/s2: "] {
+        assert!(told.contains(words), "{told}");
+    }
+}
+
 #[test]
 fn history_needs_a_place_and_whole_minutes() {
     let folder = tempfile::tempdir().expect("a folder");
