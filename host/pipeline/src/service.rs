@@ -232,8 +232,12 @@ impl Host {
             .fix("`weir status` says what is wrong with the stream")
         })?;
         if !self.live.load(Ordering::Acquire) {
-            for stream in streams.values() {
-                stream.read_to_end(&self.engines, self.pace.poll, 10_000)?;
+            for (name, stream) in &streams {
+                // A replay needs no source where its rows are there: it may be of another day.
+                let upto = record.as_ref().filter(|_| !latest).and_then(|r| r.plan.streams.get(name)).map(|p| &p.upto);
+                if !upto.is_some_and(|upto| stream.window.offsets().reaches(upto)) {
+                    stream.read_to_end(&self.engines, self.pace.poll, 10_000)?;
+                }
             }
         }
         Ok((side::prepare(&self.engines, id, at, latest, &streams)?, streams))

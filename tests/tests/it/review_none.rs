@@ -15,6 +15,7 @@ use crate::review::{ask, at, calls, edited, last, made, rule};
 use crate::support::engines::open;
 use crate::support::example::Example;
 use crate::support::fakes::{OneScenario, quick_folder, summing};
+use crate::support::feed;
 
 #[test]
 fn a_pattern_that_matches_nothing_and_a_threshold_that_nothing_reaches() {
@@ -160,8 +161,7 @@ fn an_unread_source_and_a_stream_without_rows_are_told() {
     unread.store(true, Ordering::Release);
     clock.advance(Duration::from_secs(60));
     opened.host.step(&store.id()).unwrap();
-    // Nobody runs the host, so a review reads on itself.
-    unread.store(false, Ordering::Release);
+    // The source still cannot be read, and a replay does not ask it for what is there.
     let review = |at: Time| {
         opened.host.review(&ReviewAsk { scenario: store.id(), at: Some(at), latest: false, rows: 5 }).unwrap().reasons
     };
@@ -174,4 +174,44 @@ fn an_unread_source_and_a_stream_without_rows_are_told() {
     let minute = |n: i64| Time(n * 60_000_000);
     assert_eq!(review(minute(1)), [no_rows(minute(1))]);
     assert_eq!(review(minute(2)), [Reason::Unread { stream: "events".parse().unwrap() }, no_rows(minute(2))]);
+}
+
+/// Messages of router 34 that match, so many in each of these minutes.
+fn messages(minutes: &[(&str, u32)]) -> String {
+    let one = |minute: &str, n: u32| {
+        format!(
+            "('Edge-RouterA-034', '203.0.113.34', arrow_cast('2026-01-31T{minute}:{n:02}Z', \
+             'Timestamp(Microsecond, Some(\"UTC\"))'), 'sapDHCPLseStatePopulateErr')"
+        )
+    };
+    let all = minutes.iter().flat_map(|(minute, count)| (0..*count).map(move |n| one(minute, n)));
+    all.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn an_alarm_that_is_over_was_cleared_and_what_the_rule_still_says_is_kept_back() {
+    for scenario in ["s1-syslog", "s1-rule-only"] {
+        let example = Example::of(scenario);
+        let columns = "router_host, router_ip, collected_at, syslog_message";
+        let sent = messages(&[("11:58", 50), ("11:59", 50), ("12:00", 2)]);
+        feed::stream(&example, "s1_router_syslog_events", columns, &sent);
+        let live = example.open();
+        example.batches(&live);
+        assert_eq!(last(&example, &live).reasons, []);
+        example.minute(&live);
+        // 11:59 is still critical and was reported; the last full minute is well.
+        let review = last(&example, &live);
+        let key = "Edge-RouterA-034 203.0.113.34".to_owned();
+        assert_eq!((review.raised, made(&review)), (1, vec![(key, Made::Cleared)]));
+        let [Reason::OnlyCleared { alarms: 1 }, Reason::KeptBack { rule, field, yes: 1, found: 2 }] =
+            &review.reasons[..]
+        else {
+            panic!("{scenario}: {:?}", review.reasons)
+        };
+        assert_eq!((rule.as_str(), field.as_deref()), ("1-2", Some("should_alarm")));
+        // A minute later nothing is left to say yes to.
+        example.minute(&live);
+        let no = Reason::RuleSaysNo { rule: "1-2".into(), field: "should_alarm".into(), inputs: 1 };
+        assert_eq!(last(&example, &live).reasons, [no]);
+    }
 }

@@ -1,6 +1,7 @@
 //! Which rows a batch sees: offsets, floor, bounds, and what only the bronze table holds.
 
-use weir_model::port::{Append, Lake, PinnedStream};
+use weir_model::batch::Between;
+use weir_model::port::{Append, Extent, Lake, PinnedStream};
 use weir_model::{Offsets, Scalar, Time};
 
 use crate::support::*;
@@ -34,6 +35,12 @@ fn expected(offsets: std::ops::Range<i64>, from: i64, to: i64) -> Vec<i64> {
     offsets.filter(|o| (from..to).contains(&minute_of(*o))).collect()
 }
 
+/// What a count of these offsets has to say.
+fn extent(offsets: &[i64]) -> Extent {
+    let minutes = || offsets.iter().map(|o| minute_of(*o));
+    Extent { rows: offsets.len() as u64, first: minutes().min().map(at), last: minutes().max().map(at) }
+}
+
 #[test]
 fn only_rows_inside_the_pins_are_seen() {
     let house = House::new();
@@ -44,6 +51,7 @@ fn only_rows_inside_the_pins_are_seen() {
         let query = offsets(&lines(&queries.run("all", &given, &[], &[]).unwrap()));
         let input = queries.input(STREAM, &given).unwrap();
         assert_eq!(input.num_rows(), query.len());
+        assert_eq!(queries.extent(STREAM, &given, None).unwrap(), extent(&query));
         query
     };
     assert_eq!(see(window(at(0), &[0..10, 10..20])), expected(0..20, 0, 30));
@@ -85,6 +93,9 @@ fn what_lies_below_the_hot_edge_is_read_from_bronze_once() {
         let answer = ask(cut(), a, b);
         assert_eq!(offsets(&lines(&answer)), expected(0..20, a, b), "[{a}, {b})");
         assert_eq!(answer, ask(whole(), a, b), "[{a}, {b})");
+        let (given, range) = (inputs(at(30), vec![cut()]), Between { from: at(a), to: at(b) });
+        let counted = queries.extent(STREAM, &given, Some(range)).unwrap();
+        assert_eq!(counted, extent(&expected(0..20, a, b)), "[{a}, {b})");
     }
     // The pin's offsets hold in bronze too, and a replay whose window is gone reads everything there.
     let mut replay = window(at(3), &[]);
@@ -96,4 +107,5 @@ fn what_lies_below_the_hot_edge_is_read_from_bronze_once() {
     let input = queries.input(STREAM, &given).unwrap();
     assert_eq!(input.schema(), rows(0..1).schema());
     assert_eq!(input.num_rows(), expected(2..12, 3, 30).len());
+    assert_eq!(queries.extent(STREAM, &given, None).unwrap(), extent(&expected(2..12, 3, 30)));
 }
