@@ -32,9 +32,10 @@ impl Part {
         Self { share, held: AtomicU64::new(0) }
     }
 
-    /// The whole share, in bytes.
-    pub fn most(&self) -> usize {
-        usize::try_from(self.share.most).unwrap_or(usize::MAX)
+    /// Bytes that a window may have when it is read back. It was a read beyond the share perhaps, and its rows are laid out
+    /// otherwise: what could be held before a restart must fit after it.
+    pub fn read_back(&self) -> usize {
+        usize::try_from(self.share.most.saturating_mul(2)).unwrap_or(usize::MAX)
     }
 
     /// Takes note of how much the stream holds now.

@@ -117,7 +117,7 @@ impl Stream {
                 to: None,
                 above: Offsets::default(),
                 below: cursor.flushed.clone(),
-                memory: Some(part.most()),
+                memory: Some(part.read_back()),
             };
             let rows = runtime.block_on(engines.lake.bronze(&id.tenant, &table, schema, range));
             let too_large = |f: Fault| if f.kind == FaultKind::SqlLimit { part.too_large(&id) } else { f };

@@ -60,6 +60,13 @@ fn a_tenant_whose_windows_are_full_is_read_on_when_rows_have_grown_old_and_nothi
     assert_eq!(count(), (3_601, 3_601), "each row once, none left out");
     drop(host);
 
+    // A window that is full is there again after a restart.
+    let host = host_of(10_000);
+    let status = host.status().unwrap().streams.remove(0);
+    assert!((10_000..20_000).contains(&status.window_bytes), "{status:?}");
+    assert_eq!(host.ingest(&id).unwrap().unwrap_err().kind, FaultKind::Resources);
+    drop(host);
+
     // A window that does not fit any more when it is read back: the stream is not opened, and says why.
     let host = host_of(1_000);
     let fault = host.status().unwrap().streams[0].fault.clone().unwrap();
