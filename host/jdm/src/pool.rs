@@ -19,7 +19,7 @@ use crate::realm;
 /// is chosen for this size; only touched pages are real memory.
 const STACK_BYTES: usize = 64 << 20;
 /// How long after a job a thread tidies up: the batch that asked goes on, and may need this core.
-const QUIET: Duration = Duration::from_millis(20);
+const QUIET: Duration = Duration::from_millis(4);
 /// Jobs that may wait, for each thread. More callers than that wait outside.
 const QUEUE: usize = 4;
 
