@@ -151,7 +151,11 @@ pub fn run(report: &mut Report, minutes: u64) {
     assert!(warm > 0, "the host committed no batch within a minute");
     let mut by: BTreeMap<String, (Sample, Sample)> = BTreeMap::new();
     let mut due: BTreeMap<String, Vec<Time>> = BTreeMap::new();
+    let mut half_way = None;
     while begun.elapsed() < Duration::from_secs(60 * minutes) {
+        if half_way.is_none() && begun.elapsed() > Duration::from_secs(30 * minutes) {
+            half_way = Some((host.memory().0, tables(&host.data).open.p50()));
+        }
         if let Ok((scenario, batch)) = batches.recv_timeout(Duration::from_secs(5)) {
             let (lag, own) = by.entry(scenario.clone()).or_default();
             lag.push(batch.lag);
@@ -171,14 +175,18 @@ pub fn run(report: &mut Report, minutes: u64) {
     }
     report.durations("all three: tick to committed and logged", &all, None);
     report.durations("of that the batch itself, plan to commit", &all_own, None);
-    let growth = at_end.0 - at_start.0;
+    let (memory_then, open_then) = half_way.unwrap_or((f64::NAN, f64::NAN));
+    let growth = at_end.0 - memory_then;
     report.figure(
-        &format!("resident memory after one minute, and {minutes} minutes later"),
-        &format!("{:.0} MB, {:.0} MB ({growth:+.0} MB); at most {:.0} MB", at_start.0, at_end.0, at_end.1),
+        &format!("resident memory after one minute, half way, and {minutes} minutes later"),
+        &format!(
+            "{:.0} MB, {memory_then:.0} MB, {:.0} MB ({growth:+.0} MB); at most {:.0} MB",
+            at_start.0, at_end.0, at_end.1
+        ),
     );
     report.figure(
-        "a table opened by Python's deltalake, median, after one minute and at the end",
-        &format!("{}, {}", micros(opened_first.open.p50()), micros(opened_last.open.p50())),
+        "a table opened by Python's deltalake, median, after one minute, half way, and at the end",
+        &format!("{}, {}, {}", micros(opened_first.open.p50()), micros(open_then), micros(opened_last.open.p50())),
     );
     for (table, files) in &opened_last.files {
         let live = opened_first.files.get(table).copied().unwrap_or(0);

@@ -33,6 +33,8 @@ pub struct Pace {
     pub bronze_flush: Duration,
     /// How long outputs may wait for others to share their transaction; zero drains at once.
     pub sink_wait: Duration,
+    /// How far the table of current alarms may be behind: each change of it writes its rows anew.
+    pub alarms_wait: Duration,
     /// Most bytes in one transaction of a sink.
     pub sink_bytes: usize,
     /// Blocking work at the same time: batches, reads, drains.
@@ -56,6 +58,7 @@ impl Default for Pace {
             look: Duration::from_secs(1),
             bronze_flush: Duration::from_secs(10),
             sink_wait: Duration::ZERO,
+            alarms_wait: Duration::from_secs(5),
             sink_bytes: 32 << 20,
             workers: 4,
             replay_horizon: Duration::from_secs(7 * 24 * 3600),

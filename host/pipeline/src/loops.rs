@@ -258,8 +258,13 @@ async fn drain(pool: Arc<Pool>, id: SinkId) {
                     _ = committed.changed() => {}
                     _ = stop.wait_for(|s| *s) => {}
                 }
-                if !pool.host.pace.sink_wait.is_zero() {
-                    pool.sleep(pool.host.pace.sink_wait).await;
+                let pace = &pool.host.pace;
+                let wait = match pool.host.sink(&id).as_deref() {
+                    Some(Sink::Alarms(_)) => pace.alarms_wait.max(pace.sink_wait),
+                    _ => pace.sink_wait,
+                };
+                if !wait.is_zero() {
+                    pool.sleep(wait).await;
                 }
             }
             Some(Err(fault)) => {

@@ -77,6 +77,7 @@ pub struct IngestConfig {
 #[allow(missing_docs)]
 pub struct SinkConfig {
     pub flush: Span,
+    pub alarms: Span,
     pub batch_bytes: u64,
 }
 /// `[lake]`.
@@ -174,6 +175,7 @@ impl Config {
             let ingest_flush = r.span("ingest.flush", Duration::ZERO..=DAY);
             let window_bytes = r.number("ingest.window_bytes", 1 << 20..=1 << 50);
             let sink_flush = r.span("sink.flush", Duration::ZERO..=DAY);
+            let alarms = r.span("sink.alarms", Duration::ZERO..=DAY);
             let batch_bytes = r.number("sink.batch_bytes", 1..=1 << 32);
             let checkpoint_every = r.number("lake.checkpoint_every", 1..=1_000_000);
             let history = r.span("lake.history", Duration::from_secs(60)..=3_650 * DAY);
@@ -206,7 +208,7 @@ impl Config {
                     flush: ingest_flush?,
                     window_bytes: window_bytes?,
                 },
-                sink: SinkConfig { flush: sink_flush?, batch_bytes: batch_bytes? },
+                sink: SinkConfig { flush: sink_flush?, alarms: alarms?, batch_bytes: batch_bytes? },
                 lake: LakeConfig {
                     checkpoint_every: checkpoint_every?,
                     history: history?,

@@ -19,7 +19,3 @@ pub mod wiring;
 
 #[cfg(test)]
 mod testing;
-
-/// A batch is thousands of small allocations on a few threads, most of them the SQL engine's.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -172,6 +172,7 @@ pub fn pace(config: &Config) -> Pace {
         bronze_flush: config.ingest.flush.get(),
         window_bytes: config.ingest.window_bytes,
         sink_wait: config.sink.flush.get(),
+        alarms_wait: config.sink.alarms.get(),
         sink_bytes: size(config.sink.batch_bytes),
         workers: threads(config.threads.cpu) + 2,
         replay_horizon: config.ledger.replay_horizon.get(),
