@@ -11,7 +11,9 @@ import argparse
 import datetime
 import decimal
 import json
+import os
 import pathlib
+import sys
 
 import pyarrow.parquet
 from deltalake import DeltaTable
@@ -76,3 +78,6 @@ def main():
 
 if __name__ == "__main__":
     main()
+    # All is written. On a busy machine a thread of one of the libraries can abort an orderly end of the interpreter.
+    sys.stdout.flush()
+    os._exit(0)

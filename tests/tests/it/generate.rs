@@ -164,7 +164,7 @@ fn files_are_one_a_stream_and_day_the_same_for_a_seed_and_readable_elsewhere() {
     }
     let python = std::env::var("WEIR_PYTHON").expect("WEIR_PYTHON is not set: run the tests by `cargo xtask test`");
     let path = dir.path().join("a/s1_router_syslog_events/2026-01-31.parquet");
-    let script = "import sys, pyarrow.parquet as p; t = p.read_table(sys.argv[1]); print(t.num_rows, t.column_names)";
+    let script = "import sys, pyarrow.parquet as p; t = p.read_table(sys.argv[1]); print(t.num_rows, t.column_names, flush=True); __import__('os')._exit(0)";
     let output = std::process::Command::new(python).args(["-c", script]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let rows = String::from_utf8(one["s1_router_syslog_events/2026-01-31.jsonl"].clone()).unwrap().lines().count();
