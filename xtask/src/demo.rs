@@ -155,6 +155,11 @@ fn make_run_folder(dir: &Path, keep: bool) -> Outcome {
         return Err(format!("{} is not empty and was not made by this command: choose another --dir", dir.display()));
     }
     if !keep {
+        if let Ok(lock) = std::fs::File::open(dir.join("data/host.lock"))
+            && lock.try_lock().is_err()
+        {
+            return Err(format!("a host runs on {}/data: end it first, or choose another --dir", dir.display()));
+        }
         remove_dir(dir)?;
     }
     write(&dir.join(MARK), "made by cargo xtask demo, and made anew by it\n")

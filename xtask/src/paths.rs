@@ -17,7 +17,11 @@ impl Paths {
         if let Some(root) = std::env::var_os("WEIR_REPOSITORY").map(PathBuf::from) {
             return Ok(Self { target: root.join("target"), root });
         }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        // Cargo says where the sources are for which it runs this: two copies of the repository with one target folder share
+        // the program, and it remembers the one that built it.
+        let told = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).filter(|dir| dir.ends_with("xtask"));
+        let crate_folder = told.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+        let root = crate_folder
             .parent()
             .filter(|root| root.join("xtask").is_dir())
             .ok_or("the repository has moved since xtask was built: run it as `cargo xtask`")?;
