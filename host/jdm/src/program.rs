@@ -100,7 +100,7 @@ impl Program {
             if let Some(known) = memo.get(&key) {
                 return Ok(known);
             }
-            match self.run(input.deep_clone(), &self.draw(None), runtime) {
+            match self.run(&input, &self.draw(None), runtime) {
                 Err(Failure::Evaluation(reason)) if reason.contains(CLOCK_WANTED) => {
                     self.wants_clock.store(true, Ordering::Relaxed);
                 }
@@ -116,10 +116,10 @@ impl Program {
             time_ms: context.time.micros().div_euclid(1_000),
             seed: Digest::of_parts([&context.seed[..], &self.digest.0, &row.to_le_bytes()]),
         };
-        self.run(input, &self.draw(Some(clock)), runtime).map(Arc::new)
+        self.run(&input, &self.draw(Some(clock)), runtime).map(Arc::new)
     }
 
-    /// When nothing more of an evaluation begins, by the wall clock: CPU time alone is judged, and only at its end.
+    /// When nothing more of an evaluation begins, by the wall clock; what is judged is CPU time.
     fn backstop(&self) -> Duration {
         self.limit.get().saturating_mul(BACKSTOP)
     }
@@ -134,11 +134,11 @@ impl Program {
         }
     }
 
-    fn run(self: &Arc<Self>, input: Variable, draw: &Draw, runtime: &Runtime) -> Result<Value, Failure> {
+    fn run(self: &Arc<Self>, input: &Variable, draw: &Draw, runtime: &Runtime) -> Result<Value, Failure> {
         if self.runs != Runs::Functions {
             return self.run_in(Where::Engine, input, draw, runtime);
         }
-        match self.run_in(Where::Realm, input.deep_clone(), draw, runtime) {
+        match self.run_in(Where::Realm, input, draw, runtime) {
             // Not remembered: where an evaluation runs must follow from its input alone.
             Err(Failure::Evaluation(reason)) if reason.contains(LIBRARIES_WANTED) => {
                 self.run_in(Where::Engine, input, draw, runtime)
@@ -150,7 +150,7 @@ impl Program {
     fn run_in(
         self: &Arc<Self>,
         place: Where,
-        input: Variable,
+        input: &Variable,
         draw: &Draw,
         runtime: &Runtime,
     ) -> Result<Value, Failure> {
@@ -161,7 +161,7 @@ impl Program {
         let options = EvaluationOptions { trace: false, max_depth: MAX_DEPTH };
         let (began, cpu) = (Instant::now(), cpu_time());
         let answer = runtime.block_on(async {
-            let evaluation = decision.evaluate_with_opts(input, options);
+            let evaluation = decision.evaluate_with_opts(input.deep_clone(), options);
             match self.runs {
                 // Only these wait for anything, and for how long is not theirs to say.
                 Runs::Modules => tokio::time::timeout(self.limit.get(), evaluation).await.ok(),

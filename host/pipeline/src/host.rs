@@ -16,6 +16,7 @@ use crate::drain::Drained;
 use crate::engines::Engines;
 use crate::scenario::{Scenario, Step};
 use crate::share::Share;
+use crate::side::DAY;
 use crate::sink::Sink;
 use crate::stream::{Ingested, Stream};
 use crate::upkeep::Keeping;
@@ -130,7 +131,7 @@ impl Host {
     pub(crate) fn age_now(&self) -> Time {
         let (wall, monotonic) = self.began;
         let passed = self.engines.clock.monotonic().saturating_sub(monotonic);
-        self.engines.clock.now().min(wall.plus(passed).plus(Duration::from_secs(86_400)))
+        self.engines.clock.now().min(wall.plus(passed).plus(DAY))
     }
 
     /// Looks at the rule store and opens what is new or has changed: streams, scenarios, sinks. Blocks. A stream that

@@ -18,10 +18,10 @@ use weir_model::review::{Call, Held, InputSeen, MOST_ROWS, Review, ReviewAsk};
 use weir_model::ruleset::InputMode;
 use weir_model::{Fault, Name};
 
-use crate::batch::{self, Streams};
+use crate::batch::{self, Executed, Streams};
 use crate::decide::reasons;
 use crate::engines::Engines;
-use crate::side::Side;
+use crate::side::{self, Side};
 use record::Recorder;
 use sample::Budget;
 
@@ -36,13 +36,9 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams, ask: &ReviewAsk, he
     let most = ask.rows.min(MOST_ROWS) as usize;
     let Side { plan, replayed, record, prepared, reader } = side;
     let inputs = batch::inputs(&plan, &prepared, streams);
-    let before = batch::current_alarms(reader.as_ref())?;
     let recorder = Arc::new(Recorder::new(&prepared, most));
     let watched = Arc::new(Prepared { detector: recorder.clone(), ..Prepared::clone(&prepared) });
-    let (commit, log, usage) = match batch::execute(plan.clone(), &watched, inputs.clone(), reader, &engines.faults) {
-        Ok(done) => (done.commit, done.log, done.usage),
-        Err(failure) => (batch::failed(plan, &prepared, failure.fault, &before)?, failure.log, failure.usage),
-    };
+    let Executed { commit, log, usage } = side::executed(engines, plan, &watched, inputs.clone(), reader)?;
     let mut seen = recorder.seen();
     let mut counter = Counter { engines, prepared: &prepared, inputs: &inputs, until: None };
     let inputs = inputs_seen(&commit.plan, &mut counter, record.as_ref().filter(|_| replayed.is_some()));

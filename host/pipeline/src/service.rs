@@ -218,12 +218,7 @@ impl Host {
         if !self.live.load(Ordering::Acquire) {
             self.reconcile()?;
         }
-        // The ruleset decides which streams there are; a replay may have another one than is active.
-        let record = self.engines.ledger.record_at(&RunKey::live(id.clone()), at)?;
-        let prepared = match &record {
-            Some(record) if !latest => self.engines.store.stored(id, record.plan.ruleset)?,
-            _ => side::active(&self.engines, id)?,
-        };
+        let (record, prepared) = side::ground(&self.engines, id, at, latest)?;
         let streams = self.streams_of(&prepared).map_err(|name| {
             Fault::external(
                 FaultKind::NotReplayable,
@@ -240,7 +235,7 @@ impl Host {
                 }
             }
         }
-        Ok((side::prepare(&self.engines, id, at, latest, &streams)?, streams))
+        Ok((side::prepare(&self.engines, id, at, latest, (record, prepared), &streams)?, streams))
     }
 
     /// T of the last batch.

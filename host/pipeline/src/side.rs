@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_model::batch::{BatchRecord, Plan, Space, StateValue};
-use weir_model::port::{Prepared, StateReader};
+use weir_model::port::{BatchInputs, Prepared, StateReader};
 use weir_model::service::SideReport;
 use weir_model::{BatchId, Fault, FaultKind, Name, Offsets, RunId, RunKey, ScenarioId, Time};
 
-use crate::batch::{self, Streams};
+use crate::batch::{self, Executed, Streams};
 use crate::decide::tick::Due;
 use crate::engines::Engines;
 use crate::output;
@@ -51,25 +51,44 @@ impl Side {
     }
 }
 
-/// Decides what runs: a committed T is replayed from its record, with the state before it and its own ruleset; another T,
+/// What a side run is made from: the committed batch of its time, if there is one, and the ruleset that it runs on. The
+/// ruleset decides which streams there are; a replay may have another one than is active.
+pub(crate) fn ground(
+    engines: &Engines,
+    id: &ScenarioId,
+    at: Time,
+    latest: bool,
+) -> Result<(Option<BatchRecord>, Arc<Prepared>), Fault> {
+    let record = engines.ledger.record_at(&RunKey::live(id.clone()), at)?;
+    let prepared = match &record {
+        Some(record) if !latest => engines.store.stored(id, record.plan.ruleset)?,
+        _ => active(engines, id)?,
+    };
+    Ok((record, prepared))
+}
+
+/// Decides what runs, on its [`ground`]: a committed T is replayed from its record, with the state before it and its own ruleset; another T,
 /// or any with `latest`, runs on today's ruleset and rows. `latest` of a committed T keeps the state before it; a T that
 /// was never committed runs on empty state.
-pub fn prepare(engines: &Engines, id: &ScenarioId, at: Time, latest: bool, streams: &Streams) -> Result<Side, Fault> {
-    let live = RunKey::live(id.clone());
-    let record = engines.ledger.record_at(&live, at)?;
+pub(crate) fn prepare(
+    engines: &Engines,
+    id: &ScenarioId,
+    at: Time,
+    latest: bool,
+    (record, prepared): (Option<BatchRecord>, Arc<Prepared>),
+    streams: &Streams,
+) -> Result<Side, Fault> {
     let reader: Box<dyn StateReader> = match &record {
-        Some(record) => engines.ledger.state_before(&live, record.plan.id)?,
+        Some(record) => engines.ledger.state_before(&RunKey::live(id.clone()), record.plan.id)?,
         None => Box::new(Empty),
     };
     match record {
         Some(record) if !latest => {
-            let prepared = engines.store.stored(id, record.plan.ruleset)?;
             let mut plan = record.plan.clone();
             plan.key.run = side_run()?;
             Ok(Side { plan, replayed: Some(record.plan.id), record: Some(record), prepared, reader })
         }
         record => {
-            let prepared = active(engines, id)?;
             let plan = fresh(id, at, &prepared, record.as_ref(), streams)?;
             Ok(Side { plan, replayed: None, record, prepared, reader })
         }
@@ -112,11 +131,7 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams) -> Result<SideRepor
     side.check(engines, streams)?;
     let Side { plan, replayed, record: _, prepared, reader } = side;
     let inputs = batch::inputs(&plan, &prepared, streams);
-    let current = batch::current_alarms(reader.as_ref())?;
-    let (commit, log, usage) = match batch::execute(plan.clone(), &prepared, inputs, reader, &engines.faults) {
-        Ok(done) => (done.commit, done.log, done.usage),
-        Err(failure) => (batch::failed(plan, &prepared, failure.fault, &current)?, failure.log, failure.usage),
-    };
+    let Executed { commit, log, usage } = executed(engines, plan, &prepared, inputs, reader)?;
     let mut outputs = BTreeMap::new();
     let mut output_digests = BTreeMap::new();
     for out in &commit.outputs {
@@ -134,6 +149,21 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams) -> Result<SideRepor
         rows_in: commit.rows_in,
         log: log.iter().map(Into::into).collect(),
         usage,
+    })
+}
+
+/// The batch, or what is left of one that fails.
+pub(crate) fn executed(
+    engines: &Engines,
+    plan: Plan,
+    prepared: &Arc<Prepared>,
+    inputs: BatchInputs,
+    reader: Box<dyn StateReader>,
+) -> Result<Executed, Fault> {
+    let current = batch::current_alarms(reader.as_ref())?;
+    batch::execute(plan.clone(), prepared, inputs, reader, &engines.faults).or_else(|failure| {
+        let commit = batch::failed(plan, prepared, failure.fault, &current)?;
+        Ok(Executed { commit, log: failure.log, usage: failure.usage })
     })
 }
 

@@ -10,9 +10,8 @@ use weir_model::service::TableStatus;
 use weir_model::{Fault, FaultKind, Name, RunId};
 
 use crate::host::Host;
+use crate::side::DAY;
 use crate::stream::table_name;
-
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// How long rows are kept where no definition says it.
 #[derive(Debug, Clone)]

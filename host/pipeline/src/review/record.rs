@@ -7,7 +7,6 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::DataType;
 use weir_model::alarm::AlarmRaise;
-use weir_model::batch::Between;
 use weir_model::port::{
     BatchHost, Bounds, Description, DetectFailure, Detection, Detector, Prepared, RuleAnswer, RuleCall,
 };
@@ -24,7 +23,7 @@ const VALUES: usize = 8;
 const FEW: usize = 20;
 
 /// What was recorded.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Seen {
     pub calls: Vec<Call>,
     pub calls_left_out: u64,
@@ -65,13 +64,11 @@ impl Recorder {
         let total = |query: &Name| QueryTotal { query: query.to_string(), ..QueryTotal::default() };
         let rule = |rule: &Name| RuleTotal { rule: rule.to_string(), ..RuleTotal::default() };
         let seen = Seen {
-            calls: Vec::new(),
-            calls_left_out: 0,
             queries: described.queries.iter().map(total).collect(),
             rules: described.rules.iter().map(rule).collect(),
             state: described.state.map(|_| StateSeen::default()),
-            said: Vec::new(),
             budget: Budget::new(rows),
+            ..Seen::default()
         };
         let shared = Shared { seen: Mutex::new(seen), bounds: bounds.collect() };
         Self { inner: prepared.detector.clone(), shared: Arc::new(shared) }
@@ -79,17 +76,7 @@ impl Recorder {
 
     /// What was recorded. Leaves nothing behind.
     pub fn seen(&self) -> Seen {
-        let mut seen = self.shared.lock();
-        let empty = Seen {
-            calls: Vec::new(),
-            calls_left_out: 0,
-            queries: Vec::new(),
-            rules: Vec::new(),
-            state: None,
-            said: Vec::new(),
-            budget: Budget::new(0),
-        };
-        std::mem::replace(&mut *seen, empty)
+        std::mem::take(&mut *self.shared.lock())
     }
 }
 
@@ -273,8 +260,7 @@ impl Seen {
             _ => None,
         };
         let reads = bounds.iter().filter_map(|(stream, from, to)| {
-            let Between { from, to } = Between { from: end(from)?, to: end(to)? };
-            Some(Read { stream: stream.clone(), from, to, rows: None })
+            Some(Read { stream: stream.clone(), from: end(from)?, to: end(to)?, rows: None })
         });
         let tables = rows.iter().map(|(name, rows)| (cut_text(name), self.budget.first(rows))).collect();
         let call = Call::Query {

@@ -16,7 +16,7 @@ const KEPT: usize = 4 << 20;
 const WRITTEN: usize = 64 << 20;
 
 /// How much may still be shown.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Budget {
     rows: usize,
     kept: usize,

@@ -79,11 +79,13 @@ pub(super) fn tail(ask: &Tail, world: &dyn World, out: &mut Out<'_>) -> Result<(
     let mut place = Place {
         // In a folder that nobody has held yet, everything is new.
         from_start: ask.from_start || ask.once || !world.is_used(),
-        ..Place::default()
+        ledger: None,
+        after: BTreeMap::new(),
+        lines: alarm::Lines::new(out.zone, out.colour),
     };
     if ask.once {
         let service = world.anybody()?;
-        place.arrive(&service.status()?, out);
+        place.arrive(&service.status()?);
         while place.print(&*service, Duration::ZERO, out)? > 0 {}
         return Ok(());
     }
@@ -120,7 +122,7 @@ fn follow(
     told: bool,
     out: &mut Out<'_>,
 ) -> Result<(), Failure> {
-    let another = place.arrive(&service.status()?, out);
+    let another = place.arrive(&service.status()?);
     if told {
         out.note(format_args!("a host is running"))?;
     }
@@ -134,21 +136,19 @@ fn follow(
 }
 
 /// Where in the ledger it is.
-#[derive(Default)]
 struct Place {
     from_start: bool,
     ledger: Option<Incarnation>,
     after: BTreeMap<String, BatchId>,
     /// How wide its columns are by now.
-    lines: Option<alarm::Lines>,
+    lines: alarm::Lines,
 }
 
 impl Place {
     /// At a host: the first time it finds its place; later it keeps it, unless the ledger is another one. Says whether
     /// it is.
-    fn arrive(&mut self, status: &Status, out: &Out<'_>) -> bool {
-        let lines = self.lines.get_or_insert_with(|| alarm::Lines::new(out.zone, out.colour));
-        lines.expect(status.scenarios.iter().map(|s| format!("{}/{}", s.tenant, s.scenario)));
+    fn arrive(&mut self, status: &Status) -> bool {
+        self.lines.expect(status.scenarios.iter().map(|s| format!("{}/{}", s.tenant, s.scenario)));
         let before = self.ledger.replace(status.ledger.clone());
         match before {
             None if self.from_start => {}
@@ -179,8 +179,7 @@ impl Place {
                 out.object(event)?;
             }
         } else {
-            let lines = self.lines.get_or_insert_with(|| alarm::Lines::new(out.zone, out.colour));
-            out.stdout.write_all(lines.text(&page.events).as_bytes())?;
+            out.stdout.write_all(self.lines.text(&page.events).as_bytes())?;
         }
         out.stdout.flush()?;
         self.after.extend(page.next);
