@@ -2,6 +2,7 @@
 //! table that was taken away is never put back by accident; whatever returned `Ok` survives a crash of the machine.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -100,6 +101,11 @@ impl Folder {
             Err(e) => Err(self.fault("looking at the table's log", &e)),
             Ok(mut entries) => Ok(if entries.next().is_some() { Presence::Table } else { Presence::Absent }),
         }
+    }
+
+    /// Names of the log's files; none where it cannot be listed.
+    pub fn log_names(&self) -> HashSet<OsString> {
+        fs::read_dir(self.log()).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect()
     }
 
     /// The stamp of a log entry, if it is there.

@@ -1,6 +1,7 @@
 //! What is known of a table from its log: who it is, where it stands, what its rows look like.
 
 use std::collections::HashMap;
+use std::future::Future;
 
 use arrow_schema::SchemaRef;
 use deltalake::kernel::{Metadata, Protocol};
@@ -35,8 +36,34 @@ pub(crate) struct Held {
     pub files: Option<Vec<LiveFile>>,
 }
 
+/// How often a log is read again because entries of it were cleaned up meanwhile.
+const READS: usize = 8;
+
+/// Reads a log beside those who clean it up. A reader first lists the entries and then opens them; one that lies below a
+/// checkpoint which was made in between may be gone by then, and what was read of the log is of no use. The next
+/// reading begins at that checkpoint. Any other failure is the answer.
+pub(crate) async fn steady<T, F>(folder: &Folder, read: impl Fn() -> F) -> Result<T, Fault>
+where
+    F: Future<Output = Result<T, Fault>>,
+{
+    for _ in 1..READS {
+        let before = folder.log_names();
+        match read().await {
+            Err(fault) if !folder.log_names().is_superset(&before) => {
+                tracing::debug!(table = folder.name, %fault, "the log was cleaned up while it was read; once more");
+            }
+            done => return done,
+        }
+    }
+    read().await
+}
+
 /// Opens the table at its latest version; none when there is none.
 pub(crate) async fn open(folder: &Folder) -> Result<Option<DeltaTable>, Fault> {
+    steady(folder, || open_once(folder)).await
+}
+
+async fn open_once(folder: &Folder) -> Result<Option<DeltaTable>, Fault> {
     if folder.presence()? == Presence::Absent {
         return Ok(None);
     }
@@ -45,9 +72,23 @@ pub(crate) async fn open(folder: &Folder) -> Result<Option<DeltaTable>, Fault> {
     Ok(Some(table))
 }
 
+/// Opens the table at a version.
+pub(crate) async fn open_at(folder: &Folder, version: u64) -> Result<DeltaTable, Fault> {
+    let fault = |e| delta_fault(&folder.name, &e);
+    let open = || async {
+        let builder = DeltaTableBuilder::from_url(folder.url()?).map_err(fault)?;
+        builder.with_version(version).load().await.map_err(fault)
+    };
+    steady(folder, open).await
+}
+
 /// Reads the log anew, with the transaction versions of `apps`.
 pub(crate) async fn load(folder: &Folder, apps: &[&str]) -> Result<Option<Held>, Fault> {
-    let Some(table) = open(folder).await? else {
+    steady(folder, || load_once(folder, apps)).await
+}
+
+async fn load_once(folder: &Folder, apps: &[&str]) -> Result<Option<Held>, Fault> {
+    let Some(table) = open_once(folder).await? else {
         return Ok(None);
     };
     let fault = |e| delta_fault(&folder.name, &e);
@@ -81,10 +122,7 @@ pub(crate) async fn read_files(folder: &Folder, held: &mut Held) -> Result<bool,
     if held.files.is_some() {
         return Ok(true);
     }
-    let url = folder.url()?;
-    let fault = |e| delta_fault(&folder.name, &e);
-    let at = DeltaTableBuilder::from_url(url).map_err(fault)?.with_version(held.version);
-    held.files = live_files(folder, &at.load().await.map_err(fault)?)?;
+    held.files = live_files(folder, &open_at(folder, held.version).await?)?;
     Ok(held.files.is_some())
 }
 

@@ -11,14 +11,14 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::{Expr, lit};
 use datafusion::prelude::SessionContext;
-use deltalake::{DeltaTable, DeltaTableBuilder};
+use deltalake::DeltaTable;
 use futures::TryStreamExt;
 use weir_model::port::BronzeRange;
 use weir_model::stream::{OFFSET, PARTITION};
 use weir_model::{CallError, Fault, FaultKind, Name};
 
 use super::folder::{Folder, Presence, Stamp};
-use super::held::open;
+use super::held::{open, open_at, steady};
 use crate::error::{call_error, delta_fault};
 use crate::normalise::adapt;
 use crate::query::{config, in_order, timestamp};
@@ -63,15 +63,18 @@ impl Reader {
         {
             return Ok(Some(opened));
         }
-        if folder.presence()? == Presence::Absent {
-            return Ok(None);
-        }
-        let Some(table) = open(&folder).await? else {
+        let latest = || async {
+            let Some(table) = open(&folder).await? else {
+                return Ok(None);
+            };
+            let version = table.version().unwrap_or(0);
+            let stamp = folder.look(version)?.ok_or_else(|| folder.missing())?;
+            Opened::new(table, version, Some(stamp), &folder.name).await.map(Some)
+        };
+        let Some(opened) = steady(&folder, latest).await? else {
             return Ok(None);
         };
-        let version = table.version().unwrap_or(0);
-        let stamp = folder.look(version)?.ok_or_else(|| folder.missing())?;
-        let opened = Arc::new(Opened::new(table, version, Some(stamp), &folder.name).await?);
+        let opened = Arc::new(opened);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT {
             kept.clear();
@@ -86,16 +89,14 @@ impl Reader {
         if folder.presence()? == Presence::Absent {
             return Ok(None);
         }
-        let fault = |e| delta_fault(&folder.name, &e);
-        let builder = DeltaTableBuilder::from_url(folder.url()?).map_err(fault)?;
-        match builder.with_version(version).load().await {
+        match open_at(&folder, version).await {
             Ok(table) if table.version() == Some(version) => {
                 Ok(Some(Arc::new(Opened::new(table, version, None, &folder.name).await?)))
             }
             Ok(_) => Ok(None),
             // What is wrong with an entry that is there is worth telling.
             Err(_) if folder.look(version)?.is_none() => Ok(None),
-            Err(e) => Err(fault(e)),
+            Err(fault) => Err(fault),
         }
     }
 

@@ -183,12 +183,10 @@ async fn vacuum(folder: &Folder, settings: &Settings, asks: &mpsc::Sender<Ask>, 
 impl Writer {
     /// What there is to keep; none for a table that has to be left to others.
     pub(super) async fn survey(&mut self) -> Result<Option<Survey>, Fault> {
-        let folder = self.folder.clone();
-        self.current(&[]).await?;
-        let Some(held) = &mut self.held else { return Ok(None) };
-        if !held.plain || !read_files(&folder, held).await? {
+        if !self.current_files().await? {
             return Ok(None);
         }
+        let Some(held) = &self.held else { return Ok(None) };
         Ok(Some(Survey {
             id: held.id.clone(),
             schema: held.schema.clone(),
@@ -197,15 +195,36 @@ impl Writer {
         }))
     }
 
+    /// The table as it is now, with its files. False for one that has to be left to others.
+    async fn current_files(&mut self) -> Result<bool, Fault> {
+        let folder = self.folder.clone();
+        for _ in 0..TRIES {
+            self.current(&[]).await?;
+            let Some(held) = &mut self.held else { continue };
+            if !held.plain {
+                return Ok(false);
+            }
+            let (version, stamp) = (held.version, held.stamp);
+            match read_files(&folder, held).await {
+                // Another writer went on and cleaned up behind itself: only later versions can be read now.
+                Err(_) if folder.look(version)? != Some(stamp) || folder.look(version + 1)?.is_some() => {
+                    self.held = None;
+                }
+                done => return done,
+            }
+        }
+        Err(self.outrun())
+    }
+
     /// Puts other files in the place of some. False when not all of these are there any more: nothing has changed then.
     pub(super) async fn change(&mut self, id: &str, change: &Change) -> Result<bool, Fault> {
         for _ in 0..TRIES {
             let folder = self.folder.clone();
-            self.current(&[]).await?;
+            let known = self.current_files().await?;
             // Taken out: whatever goes wrong below leaves the table to be read anew.
-            let Some(mut held) = self.held.take() else { continue };
+            let Some(held) = self.held.take() else { continue };
             same_table(&folder, &held, id)?;
-            let there = held.plain && read_files(&folder, &mut held).await? && has(&held, &change.removed);
+            let there = known && has(&held, &change.removed);
             if !there {
                 self.held = Some(held);
                 return Ok(false);

@@ -45,7 +45,7 @@ impl House {
         Self::with(Arc::new(NoFaults), 100)
     }
 
-    /// Log entries below a checkpoint go at once, so a reader that was slower must try again.
+    /// Log entries below a checkpoint go at once.
     pub fn with(faults: Arc<dyn FaultPoints>, every: u64) -> Self {
         Self::keeping(faults, every, Duration::ZERO)
     }
@@ -74,6 +74,11 @@ impl House {
     /// As after a restart of the process.
     pub fn reopen(&mut self) {
         self.lake = Self::open(&self.folder, &self.runtime, &self.faults, self.every, self.retention);
+    }
+
+    /// The same folder in the hands of another process: it knows nothing of what this one's writers do.
+    pub fn beside(&self) -> Arc<WeirLake> {
+        Self::open(&self.folder, &self.runtime, &self.faults, self.every, self.retention)
     }
 
     pub fn plan(&self, ruleset: &Ruleset) -> Arc<dyn Queries> {

@@ -226,6 +226,39 @@ fn versions_that_batches_are_pinned_to_stay_for_the_replay_horizon() {
     }
 }
 
+/// Whoever reads a log while entries of it are cleaned up reads it again: an upkeep, a query's and a batch's reading. The
+/// appends come from another host's lake, so that every one of them makes this one read the log anew.
+#[test]
+fn a_log_that_is_cleaned_up_while_it_is_read_is_read_again() {
+    let house = House::with(Arc::new(NoFaults), 4);
+    let table = house.kept();
+    house.add(&table, 1, &[(Some("x"), Some(0), 1)]).unwrap();
+    let other = house.beside();
+    let looks = std::sync::atomic::AtomicU32::new(0);
+    let mut n = 1;
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| {
+            let what = Upkeep { merge: false, ..upkeep(at(0)) };
+            let (tenant, kept, row) = (name("acme"), name("kept"), rows(&[(Some("x"), Some(0), 1)]));
+            while looks.fetch_add(1, std::sync::atomic::Ordering::AcqRel) < 12 {
+                let done = house.runtime.block_on(other.upkeep(&tenant, &kept, what.clone())).unwrap();
+                house.runtime.block_on(other.fits(&tenant, &kept, row.schema())).unwrap();
+                assert!(done.files_before > 0 && done.files >= done.files_before);
+            }
+        });
+        while !reads.is_finished() && n < 5000 {
+            n += 1;
+            house.add(&table, n, &[(Some("x"), Some(0), n)]).unwrap();
+            // Real time for the reader: at full speed it would meet another log each time, however often it looks.
+            #[allow(clippy::disallowed_methods)]
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        reads.join().unwrap();
+    });
+    assert!(readable(&house, 1).is_none(), "entries were cleaned up meanwhile");
+    assert_eq!(house.numbers(), (1..=n).collect::<Vec<_>>());
+}
+
 #[test]
 fn what_others_took_away_lately_stays_on_the_disk_too() {
     let house = House::keeping(Arc::new(NoFaults), 100, HOUR);
