@@ -96,21 +96,21 @@ async fn answer(
             return Err(Refusal::new(name.table(), message, "tables have no schema before their name").into());
         }
         let name = name.table();
-        if let Some(view) = views.iter().find(|v| v.name == name) {
-            let table = MemTable::try_new(view.schema.clone(), vec![view.rows.clone()])?;
-            context.register_table(quoted(name), Arc::new(table))?;
-            continue;
-        }
+        let view = views.iter().find(|v| v.name == name);
         let opened = match Name::new(name) {
-            Ok(table) => reader.open(tenant, &table).await?,
-            Err(_) => None,
+            Ok(table) if view.is_none_or(|v| v.stands_in) => reader.open(tenant, &table).await?,
+            _ => None,
         };
-        match opened {
-            Some(opened) => {
+        match (opened, view) {
+            (Some(opened), _) => {
                 opened.prepare(context)?;
                 context.register_table(quoted(name), opened.provider.clone())?;
             }
-            None => return Err(no_table(reader, tenant, name, &views).into()),
+            (None, Some(view)) => {
+                let table = MemTable::try_new(view.schema.clone(), vec![view.rows.clone()])?;
+                context.register_table(quoted(name), Arc::new(table))?;
+            }
+            (None, None) => return Err(no_table(reader, tenant, name, &views).into()),
         }
     }
     let plan = context.state().statement_to_plan(statement).await.map_err(|e| Failed::from(Refusal::of(&e)))?;

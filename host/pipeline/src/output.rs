@@ -8,9 +8,11 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, Ti
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde_json::{Map, Value, json};
 use weir_model::alarm::{AlarmEvent, AlarmState};
-use weir_model::batch::{ALARM_EVENTS, BATCH_ID, BATCH_TIME, DEAD_LETTERS, Output, Plan, RULESET, SCENARIO, alarm_key};
+use weir_model::batch::{
+    ALARM_EVENTS, ALARMS, BATCH_ID, BATCH_TIME, DEAD_LETTERS, Output, Plan, RULESET, SCENARIO, alarm_key,
+};
 use weir_model::columns::{ColumnType, output_schema, timestamp_type};
-use weir_model::port::Reject;
+use weir_model::port::{Reject, ViewTable};
 use weir_model::ruleset::{Manifest, OutputDef};
 use weir_model::service::Rows;
 use weir_model::stream::DeadLetter;
@@ -69,12 +71,18 @@ pub fn of_events(plan: &Plan, events: &[AlarmEvent]) -> Result<Option<Output>, F
     if events.is_empty() {
         return Ok(None);
     }
+    let name = Name::new(ALARM_EVENTS).map_err(Fault::internal)?;
+    Ok(Some(Output { output: name.clone(), table: name, rows: stamped(plan, &event_rows(events)?)? }))
+}
+
+/// Changes of alarms without the host's columns.
+fn event_rows(events: &[AlarmEvent]) -> Result<RecordBatch, Fault> {
     let text = |f: &dyn Fn(&AlarmEvent) -> String| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(events.iter().map(f)))
     };
     let time = |f: &dyn Fn(&AlarmEvent) -> Time| -> ArrayRef { times(events.iter().map(f)) };
     let before: StringArray = events.iter().map(|e| e.before.map(|s| s.to_string())).collect();
-    let columns: Vec<(&str, DataType, bool, ArrayRef)> = vec![
+    batch_of(vec![
         ("time", timestamp_type(), false, time(&|e| e.time)),
         ("alarm_id", DataType::Utf8, false, text(&|e| alarm_id(&e.alarm))),
         ("alarm", DataType::Utf8, false, text(&|e| e.alarm.name.to_string())),
@@ -93,9 +101,20 @@ pub fn of_events(plan: &Plan, events: &[AlarmEvent]) -> Result<Option<Output>, F
             Arc::new(Int64Array::from_iter_values(events.iter().map(|e| signed(e.alarm.count)))),
         ),
         ("because", DataType::Utf8, false, text(&|e| json!(e.because).to_string())),
-    ];
-    let name = Name::new(ALARM_EVENTS).map_err(Fault::internal)?;
-    Ok(Some(Output { output: name.clone(), table: name, rows: stamped(plan, &batch_of(columns)?)? }))
+    ])
+}
+
+/// The host's own tables, empty: they are made with their first row, and are no error before it.
+pub(crate) fn own_tables() -> Result<Vec<ViewTable>, Fault> {
+    let events = with_host_columns(&event_rows(&[])?.schema());
+    let tables = [(DEAD_LETTERS, dead_letter_schema()), (ALARM_EVENTS, events), (ALARMS, of_alarms(&[])?.schema())];
+    let empty = |(name, schema): (&str, SchemaRef)| ViewTable {
+        name: name.to_owned(),
+        schema,
+        rows: Vec::new(),
+        stands_in: true,
+    };
+    Ok(tables.into_iter().map(empty).collect())
 }
 
 /// Current alarms as rows of the table `alarms`. The host's columns tell of the latest batch that raised each.
@@ -229,6 +248,10 @@ pub fn table_schema(fields: &[FieldDef], name: &Name, def: Option<&OutputDef>) -
         Some(def) => narrowed(&own, name, def)?,
         None => own,
     };
+    Ok(with_host_columns(&own.schema()))
+}
+
+fn with_host_columns(own: &SchemaRef) -> SchemaRef {
     let host = [
         (BATCH_TIME, timestamp_type()),
         (BATCH_ID, DataType::Int64),
@@ -236,7 +259,7 @@ pub fn table_schema(fields: &[FieldDef], name: &Name, def: Option<&OutputDef>) -
         (RULESET, DataType::Utf8),
     ];
     let host = host.into_iter().map(|(name, ty)| Arc::new(Field::new(name, ty, false)));
-    Ok(Arc::new(Schema::new(own.schema().fields().iter().cloned().chain(host).collect::<Vec<_>>())))
+    Arc::new(Schema::new(own.fields().iter().cloned().chain(host).collect::<Vec<_>>()))
 }
 
 fn batch_of(columns: Vec<(&str, DataType, bool, ArrayRef)>) -> Result<RecordBatch, Fault> {

@@ -126,8 +126,10 @@ impl Service for Host {
                 name: format!("hot_{}", stream.id.stream),
                 schema: stream.def.positioned_schema(),
                 rows: chunks.into_iter().map(|c| c.rows).collect(),
+                stands_in: false,
             });
         }
+        views.extend(output::own_tables()?);
         output::rows_of(&self.engines.adhoc.query(tenant, sql, views)?)
     }
 
@@ -402,5 +404,5 @@ fn current_alarms(alarms: &[AlarmState]) -> Result<ViewTable, Fault> {
     let schema = Arc::new(Schema::new(fields));
     let arrays = columns.into_iter().map(|(_, _, c)| c).collect();
     let rows = RecordBatch::try_new(schema.clone(), arrays).map_err(Fault::internal)?;
-    Ok(ViewTable { name: "current_alarms".to_owned(), schema, rows: vec![rows] })
+    Ok(ViewTable { name: "current_alarms".to_owned(), schema, rows: vec![rows], stands_in: false })
 }

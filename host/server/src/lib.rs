@@ -26,6 +26,7 @@ pub mod answer;
 pub mod api;
 pub mod auth;
 pub mod client;
+mod connection;
 mod lane;
 pub mod listen;
 pub mod metrics;

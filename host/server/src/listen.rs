@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use weir_model::fault::{Fault, FaultKind};
+
+use crate::connection::{Bounds, serve};
 
 /// How long requests may take that run when the listener closes. A follower waits longer than this; it asks again.
 const GRACE: Duration = Duration::from_millis(500);
@@ -31,7 +33,7 @@ pub async fn bind_tcp(listen: SocketAddr) -> Result<TcpListener, Fault> {
 
 /// Listens on a socket that only this user can open. Replaces one that a killed host left behind, so the caller must
 /// hold the data folder: two hosts on one folder would take the socket from each other.
-pub async fn bind_unix(path: &Path) -> Result<UnixListener, Fault> {
+pub async fn bind_unix(path: &Path) -> Result<Socket, Fault> {
     private_socket(path).map_err(|e| {
         Fault::host(FaultKind::Disk, format_args!("cannot make the socket: {e}"))
             .file(path.display())
@@ -40,7 +42,7 @@ pub async fn bind_unix(path: &Path) -> Result<UnixListener, Fault> {
 }
 
 /// Made in a folder that nobody else can enter, then moved: there is no moment when others could connect.
-fn private_socket(path: &Path) -> io::Result<UnixListener> {
+fn private_socket(path: &Path) -> io::Result<Socket> {
     let folder = path.with_extension("sock.new");
     let inside = folder.join("s");
     for left in [fs::remove_file(&inside), fs::remove_dir(&folder)] {
@@ -54,9 +56,39 @@ fn private_socket(path: &Path) -> io::Result<UnixListener> {
     let address = SocketPath::new(&inside)?;
     let listener = UnixListener::bind(address.get())?;
     fs::set_permissions(&inside, Permissions::from_mode(0o600))?;
+    let identity = identity(&inside)?;
     fs::rename(&inside, path)?;
     fs::remove_dir(&folder)?;
-    Ok(listener)
+    Ok(Socket { listener, place: Place { path: path.to_owned(), identity } })
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    place: Place,
+}
+
+/// Where a socket was made, and which one it is.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Place {
+    /// Removes the socket, unless another one has come to its place. The listener must still be open: as long as it is,
+    /// no other file gets the number of its inode.
+    fn clear(&self) {
+        if identity(&self.path).is_ok_and(|there| there == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Device and inode.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// A path that fits into a socket address, also when the data folder's does not.
@@ -90,35 +122,40 @@ impl SocketPath {
 #[derive(Debug)]
 pub struct Serving {
     stop: oneshot::Sender<()>,
-    task: JoinHandle<io::Result<()>>,
-    socket: Option<PathBuf>,
+    task: JoinHandle<()>,
+    place: Option<Place>,
 }
 
 impl Serving {
     /// Serves an address.
     pub fn tcp(listener: TcpListener, router: Router) -> Self {
-        Self::start(listener, router, None)
+        Self::start(listener, router, None, Bounds::default())
     }
-    /// Serves the socket at `path`, and removes it in the end.
-    pub fn unix(listener: UnixListener, router: Router, path: &Path) -> Self {
-        Self::start(listener, router, Some(path.to_owned()))
+    /// Serves a socket, and removes it in the end.
+    pub fn unix(socket: Socket, router: Router) -> Self {
+        Self::start(socket.listener, router, Some(socket.place), Bounds::default())
     }
 
-    fn start<L: Listener<Addr: std::fmt::Debug>>(listener: L, router: Router, socket: Option<PathBuf>) -> Self {
+    /// Serves an address with bounds of a test's own.
+    #[cfg(test)]
+    pub(crate) fn bounded(listener: TcpListener, router: Router, bounds: Bounds) -> Self {
+        Self::start(listener, router, None, bounds)
+    }
+
+    fn start<L: Listener>(listener: L, router: Router, place: Option<Place>, bounds: Bounds) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async move {
             // A dropped sender means the same as a sent word.
             let _ = stopped.await;
         };
-        let serve = axum::serve(listener, router).with_graceful_shutdown(stopped);
-        Self { stop, task: tokio::spawn(serve.into_future()), socket }
+        Self { stop, task: tokio::spawn(serve(listener, router, bounds, stopped)), place }
     }
 
     /// Takes no more connections and gives running requests a moment to end.
     pub async fn stop(mut self) {
-        if let Some(path) = self.socket {
+        if let Some(place) = self.place {
             // Whoever comes now shall find no host, not one that does not answer.
-            let _ = fs::remove_file(path);
+            place.clear();
         }
         let _ = self.stop.send(());
         if tokio::time::timeout(GRACE, &mut self.task).await.is_err() {

@@ -20,6 +20,7 @@ use crate::api::{
     QueryAsk, RollbackAsk, SideAsk,
 };
 use crate::auth::{Access, Caller};
+use crate::connection::{BODY, Timely};
 use crate::lane::Lane;
 use crate::metrics::{self, Scrape};
 
@@ -93,7 +94,7 @@ async fn guard(State(access): State<Arc<Access>>, mut request: Request, next: Ne
     match access.admit(request.uri().path(), request.headers()) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            next.run(request.map(|body| Timely::body(body, BODY))).await
         }
         Err(refusal) => refusal.into_response(),
     }

@@ -1,9 +1,11 @@
 //! Who has the data folder: the one who holds the lock on `<data>/host.lock`. A host takes it before it opens anything
 //! else, so that a command which comes while it starts waits for its socket and does not open the folder under its hands;
-//! a command that opens the folder has it meanwhile. The lock ends with its process, however that ends.
+//! a command that opens the folder has it meanwhile. The lock ends with its process, however that ends. The file says who
+//! took it last, for messages.
 
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,24 @@ const PAUSE: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub struct Held(#[expect(dead_code, reason = "it is held, not read")] File);
 
+/// What a process takes the folder for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// A host, for as long as it runs.
+    Host,
+    /// A command, until it has its answer.
+    Command,
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Command => "command",
+        })
+    }
+}
+
 /// Whether somebody has the folder. Makes nothing.
 pub fn is_held(data: &Path) -> Result<bool, Fault> {
     match File::open(data.join(LOCK)) {
@@ -28,10 +48,42 @@ pub fn is_held(data: &Path) -> Result<bool, Fault> {
 }
 
 /// Takes the folder, which is there, if nobody has it.
-pub fn hold(data: &Path) -> Result<Option<Held>, Fault> {
+pub fn hold(data: &Path, what: Use) -> Result<Option<Held>, Fault> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(data.join(LOCK));
-    let file = file.map_err(|e| fault(data, &e))?;
-    Ok(try_lock(&file, data)?.map(|()| Held(file)))
+    let mut file = file.map_err(|e| fault(data, &e))?;
+    if try_lock(&file, data)?.is_none() {
+        return Ok(None);
+    }
+    // For messages only: a folder that can be locked is not refused because a note does not fit on its disk.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "{what} {}", std::process::id()));
+    Ok(Some(Held(file)))
+}
+
+/// Why nobody answers on `socket` although somebody has had the folder for so long.
+pub fn unanswered(data: &Path, socket: &Path, waited: Duration) -> Fault {
+    let noted = std::fs::read_to_string(data.join(LOCK)).unwrap_or_default();
+    let noted = noted.trim().split_once(' ').and_then(|(what, pid)| Some((what, pid.parse::<u32>().ok()?)));
+    let (message, fix) = match noted {
+        Some(("host", pid)) => (
+            format!(
+                "another host holds the data folder (process {pid}), but nobody answers on its socket {}, for {waited:?} \
+                 now: it is still starting, or the socket was lost",
+                socket.display()
+            ),
+            format!(
+                "try again a little later; a host whose socket was lost is stopped with 'kill {pid}' and started anew"
+            ),
+        ),
+        Some((_, pid)) => (
+            format!("another command has the data folder open (process {pid}), for {waited:?} now"),
+            "try again a little later".to_owned(),
+        ),
+        None => (
+            format!("a host is starting here, or another command has the folder, for {waited:?} now"),
+            "try again a little later".to_owned(),
+        ),
+    };
+    Fault::host(FaultKind::Ledger, message).file(data.display()).fix(fix)
 }
 
 /// Asks every few milliseconds until there is an answer, at most so long.
@@ -70,14 +122,32 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(!is_held(dir.path()).unwrap());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        let held = hold(dir.path()).unwrap().expect("nobody had it");
+        let take = || hold(dir.path(), Use::Host);
+        let held = take().unwrap().expect("nobody had it");
         assert!(is_held(dir.path()).unwrap());
-        assert!(hold(dir.path()).unwrap().is_none());
+        assert!(take().unwrap().is_none());
         let patience = Duration::from_millis(60);
-        assert!(wait(patience, || hold(dir.path())).unwrap().is_none());
+        assert!(wait(patience, take).unwrap().is_none());
         drop(held);
         assert!(!is_held(dir.path()).unwrap());
-        assert!(wait(patience, || hold(dir.path())).unwrap().is_some());
+        assert!(wait(patience, take).unwrap().is_some());
         assert!(!is_held(&dir.path().join("absent")).unwrap());
+    }
+
+    #[test]
+    fn whoever_does_not_answer_is_named_with_the_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("host.sock");
+        let told = || unanswered(dir.path(), &socket, Duration::from_secs(30));
+        assert!(told().message.contains("a host is starting here"), "{}", told());
+        let me = std::process::id();
+        drop(hold(dir.path(), Use::Command).unwrap());
+        assert_eq!(told().message, format!("another command has the data folder open (process {me}), for 30s now"));
+        let held = hold(dir.path(), Use::Host).unwrap();
+        let message = format!("another host holds the data folder (process {me}), but nobody answers on its socket");
+        assert!(told().message.starts_with(&message), "{}", told());
+        assert!(told().message.contains(&socket.display().to_string()), "{}", told());
+        assert!(told().fix.unwrap().contains(&format!("'kill {me}'")));
+        drop(held);
     }
 }

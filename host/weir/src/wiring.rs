@@ -24,10 +24,11 @@ use weir_pipeline::{Admit, Engines, Host, Keeping, Pace, loops};
 use weir_rulestore::{FolderStore, Keep, StoreConfig, Subject, check_folder};
 use weir_sandbox::{Sandbox, SandboxConfig};
 use weir_server::RemoteService;
+use weir_server::api::SOCKET;
 
 use crate::clock::{self, Past};
 use crate::config::Config;
-use crate::held::{self, Held};
+use crate::held::{self, Held, Use};
 use crate::host::{Checked, RunningHost, Wiring};
 
 /// The file in the data folder that says which rule store its host runs.
@@ -213,19 +214,19 @@ fn in_data(data: &Path, e: &std::io::Error) -> Fault {
 const TURN: Duration = Duration::from_secs(10);
 
 /// Takes the data folder. A command that has it open is waited for; where a host runs, nobody waits: the ledger says so.
-fn hold(data: &Path) -> Result<Option<Held>, Fault> {
+fn hold(data: &Path, what: Use) -> Result<Option<Held>, Fault> {
     fs::create_dir_all(data).map_err(|e| in_data(data, &e))?;
-    let mine = || match held::hold(data)? {
+    let mine = || match held::hold(data, what)? {
         Some(held) => Ok(Some(Some(held))),
         None => Ok(RemoteService::find(data)?.map(|_| None)),
     };
-    Ok(held::wait(TURN, mine)?.flatten())
+    held::wait(TURN, mine)?.ok_or_else(|| held::unanswered(data, &data.join(SOCKET), TURN))
 }
 
 impl Wiring for Wired {
     fn start(&self, config: Arc<Config>, clock: Arc<dyn Clock>, once: bool) -> Result<Box<dyn RunningHost>, Fault> {
         let store = canonical_store(&config)?;
-        let held = hold(config.data()?)?;
+        let held = hold(config.data()?, Use::Host)?;
         let clock = |ledger: &FjallLedger| clock_of(&config, clock, ledger);
         let built = build_by(&config, &store, clock, Arc::new(NoFaults), Handle::current())?;
         remember_store(&config, &store)?;
@@ -247,7 +248,7 @@ impl Wiring for Wired {
                 }
             },
         };
-        let held = hold(data)?;
+        let held = hold(data, Use::Command)?;
         let runtime = small_runtime()?;
         let clock = |ledger: &FjallLedger| clock_of(config, clock, ledger);
         let built = build_by(config, &store, clock, Arc::new(NoFaults), runtime.handle().clone())?;

@@ -152,6 +152,29 @@ fn rows_that_cannot_be_used_are_dead_letters_and_the_alarms_are_right() {
     nothing_is_lost(&example, &live, 71 + 1);
 }
 
+/// Whoever asks before there is anything gets the answer "none", with the columns that the table will have.
+#[test]
+fn the_hosts_own_tables_are_empty_before_their_first_row() {
+    let example = reading("json_lines");
+    let live = example.open();
+    live.host.reconcile().unwrap();
+    let tenant = "netops".parse().unwrap();
+    let ask = |table: &str| {
+        let rows = live.host.query(&tenant, &format!("SELECT * FROM {table}")).unwrap();
+        (rows.rows.len(), rows.columns, rows.types)
+    };
+    let tables = ["dead_letters", "alarm_events", "alarms"];
+    let before = tables.map(ask);
+    assert!(before.iter().all(|(rows, ..)| *rows == 0), "{before:?}");
+    assert_eq!(before[0].1, ["origin", "source", "partition", "offset", "batch_time", "reason", "raw"]);
+    assert!(!example.data().join("lake/netops/dead_letters").exists(), "asking makes nothing");
+    put(&example, "a.jsonl", (errors("11:59", 34, 50) + "no object\n").as_bytes());
+    example.batches(&live);
+    for (table, (_, columns, types)) in tables.iter().zip(before) {
+        assert_eq!(ask(table), (1, columns, types), "{table}");
+    }
+}
+
 #[test]
 fn a_row_that_is_ahead_is_so_whenever_it_is_read_again() {
     let example = reading("json_lines");

@@ -210,6 +210,14 @@ fn a_host_refuses_an_open_address_without_a_token_and_a_folder_that_is_held() {
     assert_eq!(second.status.code(), Some(3), "{}", all(&second));
     assert!(all(&second).contains("another host holds the data folder"), "{}", all(&second));
     site.batch_after(0);
+    // Its socket is lost: who it is can still be told, and what to do about it.
+    std::fs::remove_file(site.data.join("host.sock")).unwrap();
+    let second = site.run_command(&["--listen", "127.0.0.1:0"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(3), "{}", all(&second));
+    let told = all(&second);
+    let words =
+        ["another host holds the data folder", "host.sock", "socket was lost", &format!("kill {}", host.child.id())];
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
     assert_eq!(host.stop().code(), Some(0), "{}", site.told());
 }
 

@@ -13,7 +13,10 @@ fn tables_and_views_are_read_by_name() {
         let table = house.lake.table(&name("acme"), &name("bronze-syslog"), rows.schema()).await.unwrap();
         table.append(vec![Append { app: "x".into(), version: 1, rows: rows.clone() }]).await.unwrap();
     });
-    let view = || vec![ViewTable { name: "hot".into(), schema: rows.schema(), rows: vec![rows.clone(), rows.clone()] }];
+    let view = || {
+        let rows = vec![rows.clone(), rows.clone()];
+        vec![ViewTable { name: "hot".into(), schema: rows[0].schema(), rows, stands_in: false }]
+    };
     let ask = |sql: &str| house.lake.query(&name("acme"), sql, view());
     let joined =
         ask("SELECT h.router_ip, count(*) FROM hot h JOIN \"bronze-syslog\" b USING (router_ip) GROUP BY 1 ORDER BY 1");
@@ -29,4 +32,21 @@ fn tables_and_views_are_read_by_name() {
     assert_eq!(ask("DELETE FROM hot").unwrap_err().kind, FaultKind::Sql);
     // Another tenant's table is no table.
     assert!(house.lake.query(&name("other"), "SELECT 1 FROM \"bronze-syslog\"", vec![]).is_err());
+}
+
+/// A table that the host will make is empty until it is there, and then it is that table.
+#[test]
+fn a_table_that_is_not_there_yet_is_stood_in_for() {
+    let house = House::new();
+    let rows = syslog(0, &[(at(0), "33", "a")]);
+    let view = || ViewTable { name: "later".into(), schema: rows.schema(), rows: Vec::new(), stands_in: true };
+    let ask = |sql: &str| house.lake.query(&name("acme"), sql, vec![view()]).unwrap();
+    let none = ask("SELECT * FROM later");
+    assert_eq!((none.num_rows(), none.schema().field(0).name().as_str()), (0, "router_host"));
+    assert_eq!(lines(&ask("SELECT count(*) FROM later WHERE router_ip = '203.0.113.33'")), ["0"]);
+    house.runtime.block_on(async {
+        let table = house.lake.table(&name("acme"), &name("later"), rows.schema()).await.unwrap();
+        table.append(vec![Append { app: "x".into(), version: 1, rows: rows.clone() }]).await.unwrap();
+    });
+    assert_eq!(lines(&ask("SELECT router_ip FROM later")), ["203.0.113.33"]);
 }

@@ -18,6 +18,8 @@ pub struct ViewTable {
     pub schema: SchemaRef,
     /// Its rows.
     pub rows: Vec<RecordBatch>,
+    /// It only stands in: where the lake has a table of this name, that one is read.
+    pub stands_in: bool,
 }
 
 /// SQL that people write at a prompt.

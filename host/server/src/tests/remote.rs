@@ -21,7 +21,7 @@ fn over_socket<T: Send + 'static>(
     let (socket, data) = (data.join(SOCKET), data.to_owned());
     runtime().block_on(async {
         let listener = bind_unix(&socket).await.expect("a socket");
-        let serving = Serving::unix(listener, router(&api(fake), Access::Owner), &socket);
+        let serving = Serving::unix(listener, router(&api(fake), Access::Owner));
         let answer = tokio::task::spawn_blocking(move || {
             let host = RemoteService::find(&data).expect("no fault");
             ask(&host.expect("a host"))

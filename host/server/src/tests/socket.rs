@@ -32,12 +32,32 @@ fn what_a_killed_host_left_is_seen_and_replaced() {
         assert!(!unfinished.exists());
         let found = RemoteService::find(data.path()).expect("no fault");
         assert!(found.is_some());
-        let serving = Serving::unix(listener, router(&api(&Arc::new(Fake::default())), Access::Owner), &socket);
+        let serving = Serving::unix(listener, router(&api(&Arc::new(Fake::default())), Access::Owner));
         serving.stop().await;
         // A runtime may not be dropped inside of another one.
         tokio::task::spawn_blocking(move || drop(found)).await.expect("dropped");
     });
     assert!(!socket.exists(), "a host that ends takes its socket along");
+}
+
+#[test]
+fn a_host_that_ends_leaves_the_socket_of_another_alone() {
+    let data = tempfile::tempdir().expect("a folder");
+    let socket = data.path().join(SOCKET);
+    runtime().block_on(async {
+        let api = api(&Arc::new(Fake::default()));
+        let first = Serving::unix(bind_unix(&socket).await.expect("a socket"), router(&api, Access::Owner));
+        // Somebody took the file away, and another host made its own there.
+        std::fs::remove_file(&socket).expect("it was there");
+        let second = Serving::unix(bind_unix(&socket).await.expect("a socket"), router(&api, Access::Owner));
+        first.stop().await;
+        assert!(socket.exists(), "it is the second one's");
+        let found = RemoteService::find(data.path()).expect("no fault");
+        assert!(found.is_some());
+        second.stop().await;
+        tokio::task::spawn_blocking(move || drop(found)).await.expect("dropped");
+    });
+    assert!(!socket.exists());
 }
 
 /// A socket's address holds about 100 bytes; a data folder's path may be longer.

@@ -8,6 +8,7 @@ use weir_model::fault::{Fault, FaultKind};
 use weir_model::service::Service;
 use weir_model::time::Clock;
 use weir_server::RemoteService;
+use weir_server::api::SOCKET;
 
 use crate::config::Config;
 use crate::held;
@@ -28,10 +29,7 @@ pub(super) fn reach(config: &Config, wiring: &dyn Wiring, clock: Arc<dyn Clock>)
     match found {
         Some(Some(host)) => return Ok(Arc::new(host)),
         Some(None) => {}
-        None => {
-            let message = format!("a host is starting here, or another command has the folder, for {PATIENCE:?} now");
-            return Err(Fault::host(FaultKind::Ledger, message).file(data.display()).fix("try again a little later"));
-        }
+        None => return Err(held::unanswered(data, &data.join(SOCKET), PATIENCE)),
     }
     if !is_used(data) {
         return Err(Fault::host(FaultKind::Ledger, "no host runs here, and none has ever run")

@@ -119,7 +119,7 @@ impl Session<'_, '_> {
                 return Err(fault.into());
             }
         };
-        let mut serving = vec![Serving::unix(listener, router(&api, Access::Owner), &socket)];
+        let mut serving = vec![Serving::unix(listener, router(&api, Access::Owner))];
         let mut address = None;
         if let Some((listener, access)) = tcp {
             address = listener.local_addr().ok();
