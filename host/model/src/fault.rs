@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::Stage;
 use crate::columns::Kind;
+use crate::id::ScenarioId;
 
 /// Who has to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -133,6 +134,12 @@ impl Fault {
     /// The tenant's, and the same again when tried again.
     pub fn tenant(kind: FaultKind, message: impl fmt::Display) -> Self {
         Self::new(Whose::Tenant, Retry::Never, kind, message)
+    }
+    /// There is no scenario of this name: neither the rule store nor the ledger knows it. Whatever was asked of it, this is the
+    /// answer.
+    pub fn no_scenario(id: &ScenarioId) -> Self {
+        Self::tenant(FaultKind::NotFound, format_args!("there is no scenario {id}"))
+            .fix("correct the name; `weir status` lists all scenarios")
     }
     /// Another system's; may pass.
     pub fn external(kind: FaultKind, message: impl fmt::Display) -> Self {

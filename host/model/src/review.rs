@@ -6,15 +6,17 @@
 mod reason;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::alarm::{AlarmChange, Because, Severity};
 use crate::batch::{Outcome, Plan};
+use crate::duration::Span;
 use crate::fault::Fault;
 use crate::id::{BatchId, Name, ScenarioId};
-use crate::port::{Extent, Usage};
+use crate::port::{Extent, Notice, Usage};
 use crate::service::{LogText, Rows, ScenarioState};
 use crate::stream::Offsets;
 use crate::time::Time;
@@ -86,6 +88,25 @@ pub struct Review {
     pub usage: Usage,
     /// Why no alarm was opened, made worse or opened again; empty when one was.
     pub reasons: Vec<Reason>,
+    /// Of `raised`, those that were cleared.
+    #[serde(default)]
+    pub cleared: u64,
+    /// A version of the scenario that was refused: batches run on the last good one.
+    #[serde(default)]
+    pub rejected: Option<Notice>,
+    /// The interval of the scenario's trigger: batches are due at its multiples. None: its trigger has none.
+    #[serde(default)]
+    pub every: Option<Span>,
+    /// Since when an operator keeps the scenario from ticking.
+    #[serde(default)]
+    pub paused: Option<Time>,
+}
+
+impl Review {
+    /// Whether T is a time at which the trigger has a batch due.
+    pub fn on_grid(&self) -> bool {
+        self.every.is_none_or(|every| self.plan.time.floor(every.get(), Duration::ZERO) == self.plan.time)
+    }
 }
 
 /// What became of a time in the live run.

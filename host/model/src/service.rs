@@ -209,10 +209,17 @@ pub struct SideReport {
     pub output_digests: BTreeMap<Name, Digest>,
     /// Alarm changes.
     pub events: Vec<AlarmEvent>,
+    /// Alarms that the detector raised or cleared.
     pub raised: u64,
     pub rows_in: u64,
     pub log: Vec<LogText>,
     pub usage: Usage,
+    /// Of `raised`, those that were cleared.
+    #[serde(default)]
+    pub cleared: u64,
+    /// The committed batch of this time, replayed or not: it ran on the state before that one. None: on empty state.
+    #[serde(default)]
+    pub state_before: Option<BatchId>,
 }
 
 /// Which backfill: `weir backfill`.
@@ -365,6 +372,8 @@ pub trait Service: Send + Sync {
     fn query(&self, tenant: &Name, sql: &str) -> Result<Rows, Fault>;
     /// Batches of a run after N, in order.
     fn ledger(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
+    /// The newest batches of a run, at most `limit`, in order.
+    fn newest(&self, key: &RunKey, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
     /// A side run. `latest`: today's ruleset and data instead of the recorded ones.
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault>;
     /// A side run, looked at from the inside.

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use chrono::format::{Item, StrftimeItems};
-use chrono::{DateTime, SecondsFormat};
+use chrono::{DateTime, LocalResult, NaiveDateTime, Offset as _, SecondsFormat, TimeZone as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::time::Time;
@@ -38,6 +38,25 @@ impl Zone {
             None => out = time.to_string(),
         }
         out
+    }
+
+    /// The instants at which the zone's clocks show a local time: usually one; where they are set back there are two, the
+    /// earlier one first; where they are set forward there is none.
+    pub fn instants(self, local: NaiveDateTime) -> Vec<Time> {
+        let time = |at: DateTime<chrono_tz::Tz>| Time(at.timestamp_micros());
+        match self.0.from_local_datetime(&local) {
+            LocalResult::Single(at) => vec![time(at)],
+            LocalResult::Ambiguous(one, other) => {
+                let (one, other) = (time(one), time(other));
+                vec![one.min(other), one.max(other)]
+            }
+            LocalResult::None => Vec::new(),
+        }
+    }
+
+    /// How far its clocks are ahead of UTC at an instant, in microseconds; 0 where no calendar reaches.
+    pub(crate) fn offset_micros(self, time: Time) -> i64 {
+        self.local(time).map_or(0, |at| i64::from(at.offset().fix().local_minus_utc()) * 1_000_000)
     }
 
     fn local(self, time: Time) -> Option<DateTime<chrono_tz::Tz>> {

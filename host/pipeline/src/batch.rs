@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weir_model::alarm::AlarmState;
+use weir_model::alarm::{AlarmAction, AlarmState};
 use weir_model::batch::{BatchRecord, Commit, Outcome, Plan, Space, Stage, StageMicros, StateValue, StateWrite};
 use weir_model::port::{BatchInputs, DetectFailure, LogLine, Prepared, StateReader, Usage, Verdict};
 use weir_model::ruleset::InputMode;
@@ -31,6 +31,8 @@ pub struct Executed {
     pub log: Vec<LogLine>,
     /// What the plugin used.
     pub usage: Usage,
+    /// Of the alarms that the plugin named, those that it cleared.
+    pub cleared: u64,
 }
 
 /// Step 1: pins everything that the batch is a function of. `read`: which sources were read to their end just before.
@@ -108,8 +110,9 @@ pub fn execute(
     let micros = StageMicros { plan: 0, query, detect: micros(started), rule };
     let outcome = if judged { Outcome::Judged } else { Outcome::NoVerdict };
     let raised = detection.alarms.len() as u64;
+    let cleared = detection.alarms.iter().filter(|alarm| alarm.action == AlarmAction::Clear).count() as u64;
     let commit = Commit { plan, outcome, state, events: changes.events, outputs, rows_in, raised, micros, rows_by };
-    Ok(Executed { commit, log: detection.log, usage: detection.usage })
+    Ok(Executed { commit, log: detection.log, usage: detection.usage, cleared })
 }
 
 /// The commit of a batch that failed for good: it has happened, the plugin's state is untouched, and the `current` alarms

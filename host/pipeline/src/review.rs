@@ -4,7 +4,7 @@
 //! detector and as the detector towards the batch.
 
 mod alarms;
-mod live;
+pub(crate) mod live;
 mod record;
 mod sample;
 
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_model::batch::{BatchRecord, Between, Plan};
-use weir_model::port::{BatchInputs, Extent, Prepared};
+use weir_model::port::{BatchInputs, Extent, Notice, Prepared};
 use weir_model::review::{Call, Held, InputSeen, MOST_ROWS, Review, ReviewAsk};
-use weir_model::ruleset::InputMode;
-use weir_model::{Fault, Name};
+use weir_model::ruleset::{InputMode, Trigger};
+use weir_model::{Fault, Name, Time};
 
 use crate::batch::{self, Executed, Streams};
 use crate::decide::reasons;
@@ -30,15 +30,32 @@ const MOST_RANGES: usize = 50;
 /// How long all counting together may take until no more is begun.
 const COUNTING: Duration = Duration::from_secs(10);
 
-/// Runs it and tells of it. A batch that fails is an answer, not an error. `held` is what the scenario does now.
-pub fn run(engines: &Engines, side: Side, streams: &Streams, ask: &ReviewAsk, held: Held) -> Result<Review, Fault> {
+/// What a scenario does now, beside the batch that is looked at.
+#[derive(Debug, Default)]
+pub struct Present {
+    /// What keeps it from getting on.
+    pub held: Held,
+    /// A version of it that was refused.
+    pub rejected: Option<Notice>,
+    /// Since when an operator keeps it from ticking.
+    pub paused: Option<Time>,
+}
+
+/// Runs it and tells of it. A batch that fails is an answer, not an error.
+pub fn run(
+    engines: &Engines,
+    side: Side,
+    streams: &Streams,
+    ask: &ReviewAsk,
+    scenario: Present,
+) -> Result<Review, Fault> {
     side.check(engines, streams)?;
     let most = ask.rows.min(MOST_ROWS) as usize;
     let Side { plan, replayed, record, prepared, reader } = side;
     let inputs = batch::inputs(&plan, &prepared, streams);
     let recorder = Arc::new(Recorder::new(&prepared, most));
     let watched = Arc::new(Prepared { detector: recorder.clone(), ..Prepared::clone(&prepared) });
-    let Executed { commit, log, usage } = side::executed(engines, plan, &watched, inputs.clone(), reader)?;
+    let Executed { commit, log, usage, cleared } = side::executed(engines, plan, &watched, inputs.clone(), reader)?;
     let mut seen = recorder.seen();
     let mut counter = Counter { engines, prepared: &prepared, inputs: &inputs, until: None };
     let inputs = inputs_seen(&commit.plan, &mut counter, record.as_ref().filter(|_| replayed.is_some()));
@@ -48,8 +65,8 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams, ask: &ReviewAsk, he
     let alarms = alarms::seen(&seen.said, &commit)?;
     let mut review = Review {
         inputs,
-        held: live::held_since(engines, &commit, &held)?,
-        live: live::of(engines, &commit, record.as_ref(), replayed.is_some(), held)?,
+        held: live::held_since(engines, &commit, &scenario.held)?,
+        live: live::of(engines, &commit, record.as_ref(), replayed.is_some(), scenario.held)?,
         plan: commit.plan,
         replayed,
         outcome: commit.outcome,
@@ -65,6 +82,13 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams, ask: &ReviewAsk, he
         log: log.iter().map(Into::into).collect(),
         usage,
         reasons: Vec::new(),
+        cleared,
+        rejected: scenario.rejected,
+        every: match prepared.ruleset.manifest.trigger {
+            Trigger::Interval(every) => Some(every),
+            Trigger::AvailableNow | Trigger::Once => None,
+        },
+        paused: scenario.paused,
     };
     review.reasons = reasons::of(&review);
     review.alarms.truncate(most);

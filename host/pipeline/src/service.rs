@@ -23,7 +23,7 @@ use crate::backfill;
 use crate::batch::Streams;
 use crate::host::{Host, alarms_sink};
 use crate::output;
-use crate::review;
+use crate::review::{self, Present};
 use crate::scenario::{Scenario, Shown};
 use crate::side::{self, Side};
 
@@ -134,7 +134,15 @@ impl Service for Host {
     }
 
     fn ledger(&self, key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault> {
+        self.known(&key.scenario)?;
         self.engines.ledger.records(key, after, limit)
+    }
+
+    fn newest(&self, key: &RunKey, limit: usize) -> Result<Vec<BatchRecord>, Fault> {
+        self.known(&key.scenario)?;
+        let Some(head) = self.engines.ledger.head(key)? else { return Ok(Vec::new()) };
+        let before = head.plan.id.0.saturating_sub(limit as u64);
+        self.engines.ledger.records(key, (before > 0).then_some(BatchId(before)), limit)
     }
 
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
@@ -143,15 +151,17 @@ impl Service for Host {
     }
 
     fn review(&self, ask: &ReviewAsk) -> Result<Review, Fault> {
+        self.known(&ask.scenario)?;
         let at = match ask.at {
             Some(at) => at,
             None => self.last_time(&ask.scenario)?,
         };
         let (side, streams) = self.side_of(&ask.scenario, at, ask.latest)?;
-        review::run(&self.engines, side, &streams, ask, self.held(&ask.scenario)?)
+        review::run(&self.engines, side, &streams, ask, self.present(&ask.scenario)?)
     }
 
     fn backfill(&self, ask: &BackfillAsk) -> Result<BackfillProgress, Fault> {
+        self.known(&ask.scenario)?;
         backfill::step(self, ask)
     }
 
@@ -168,6 +178,7 @@ impl Service for Host {
     }
 
     fn forget(&self, id: &ScenarioId) -> Result<(), Fault> {
+        self.known(id)?;
         if self.engines.store.scenario(id).is_some_and(|v| !v.removed && (v.active.is_some() || v.pending.is_some())) {
             return Err(Fault::tenant(FaultKind::Config, format_args!("scenario {id} is still in the rule store"))
                 .fix("remove its folder first; forgetting erases its batches, state and alarms for good"));
@@ -181,6 +192,7 @@ impl Service for Host {
     }
 
     fn resume(&self, id: &ScenarioId) -> Result<(), Fault> {
+        self.known(id)?;
         let paused = self.engines.ledger.paused(id)?.is_some();
         if paused {
             self.engines.ledger.put_paused(id, None)?;
@@ -191,20 +203,18 @@ impl Service for Host {
             // Nothing runs here, and the next host will find it resumed.
             None if paused => {}
             None => {
-                return Err(Fault::tenant(FaultKind::NotFound, format_args!("no scenario {id} is running"))
-                    .fix("`weir status` lists them"));
+                return Err(Fault::tenant(FaultKind::NotFound, format_args!("scenario {id} does not run"))
+                    .fix("`weir status` says why: it is removed, or no version of it was ever good"));
             }
         }
         Ok(())
     }
 
     fn pause(&self, id: &ScenarioId) -> Result<(), Fault> {
+        self.known(id)?;
         if self.engines.store.scenario(id).is_none_or(|view| view.removed) {
-            return Err(Fault::tenant(
-                FaultKind::NotFound,
-                format_args!("there is no scenario {id} in the rule store"),
-            )
-            .fix("`weir status` lists them"));
+            let removed = format_args!("scenario {id} is not in the rule store any more, and does not tick");
+            return Err(Fault::tenant(FaultKind::NotFound, removed).fix("`weir forget` erases what is left of it"));
         }
         if self.engines.ledger.paused(id)?.is_none() {
             self.engines.ledger.put_paused(id, Some(self.engines.clock.now()))?;
@@ -215,8 +225,17 @@ impl Service for Host {
 }
 
 impl Host {
+    /// Refuses a scenario that nobody knows.
+    fn known(&self, id: &ScenarioId) -> Result<(), Fault> {
+        match self.engines.store.scenario(id).is_some() || self.engines.ledger.scenarios()?.contains(id) {
+            true => Ok(()),
+            false => Err(Fault::no_scenario(id)),
+        }
+    }
+
     /// What a side run is made of, with the streams that it reads.
     fn side_of(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<(Side, Streams), Fault> {
+        self.known(id)?;
         if !self.live.load(Ordering::Acquire) {
             self.reconcile()?;
         }
@@ -245,18 +264,18 @@ impl Host {
         let head = self.engines.ledger.head(&RunKey::live(id.clone()))?;
         head.map(|head| head.plan.time).ok_or_else(|| {
             Fault::tenant(FaultKind::NotFound, format_args!("scenario {id} has no committed batch"))
-                .field("at")
                 .fix("say for which time with --at TIME; `weir status` says what the scenario does")
         })
     }
 
     /// What the scenario does now, as far as this host can tell.
-    fn held(&self, id: &ScenarioId) -> Result<Held, Fault> {
-        let Some(view) = self.engines.store.scenario(id) else { return Ok(Held::default()) };
+    fn present(&self, id: &ScenarioId) -> Result<Present, Fault> {
+        let Some(view) = self.engines.store.scenario(id) else { return Ok(Present::default()) };
         let status = self.scenario_status(&view)?;
         // That nothing holds it is known to a host that runs it only.
         let known = self.live.load(Ordering::Acquire) || status.state != ScenarioState::Running;
-        Ok(Held { state: known.then_some(status.state), fault: status.fault })
+        let held = Held { state: known.then_some(status.state), fault: status.fault };
+        Ok(Present { held, rejected: status.rejected, paused: status.paused })
     }
 
     fn scenario_status(&self, view: &ScenarioView) -> Result<ScenarioStatus, Fault> {

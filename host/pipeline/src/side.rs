@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::batch::{BatchRecord, Plan, Space, StateValue};
+use weir_model::batch::{BatchRecord, Between, Plan, Space, StateValue};
 use weir_model::port::{BatchInputs, Prepared, StateReader};
 use weir_model::service::SideReport;
 use weir_model::{BatchId, Fault, FaultKind, Name, Offsets, RunId, RunKey, ScenarioId, Time};
@@ -13,6 +13,7 @@ use crate::batch::{self, Executed, Streams};
 use crate::decide::tick::Due;
 use crate::engines::Engines;
 use crate::output;
+use crate::review;
 use crate::stream::{Stream, table_name};
 
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
@@ -89,13 +90,16 @@ pub(crate) fn prepare(
             Ok(Side { plan, replayed: Some(record.plan.id), record: Some(record), prepared, reader })
         }
         record => {
-            let plan = fresh(id, at, &prepared, record.as_ref(), streams)?;
+            let plan = fresh(engines, id, at, &prepared, record.as_ref(), streams)?;
             Ok(Side { plan, replayed: None, record, prepared, reader })
         }
     }
 }
 
+/// The plan of a batch that was never committed like this. The streams have been read further than a batch at T would have
+/// found them: of their rows it sees those before T, as a backfill's batch does.
 fn fresh(
+    engines: &Engines,
     id: &ScenarioId,
     at: Time,
     prepared: &Prepared,
@@ -105,33 +109,67 @@ fn fresh(
     let read = streams.keys().map(|name| (name.clone(), true)).collect();
     let key = RunKey { scenario: id.clone(), run: side_run()? };
     let mut plan = batch::plan(key, Due { time: at, skipped: None }, prepared, None, streams, &read)?;
-    if let Some(record) = record {
-        plan.id = record.plan.id;
-        for (name, pin) in &mut plan.streams {
-            pin.from = record.plan.streams.get(name).map_or_else(Offsets::default, |p| p.from.clone());
+    let before = match record {
+        Some(_) => None,
+        None => batch_before(engines, &RunKey::live(id.clone()), at)?,
+    };
+    for (name, pin) in &mut plan.streams {
+        let of = |record: &BatchRecord| record.plan.streams.get(name).cloned();
+        let from = record.and_then(of).map(|pin| pin.from).or_else(|| before.as_ref().and_then(of).map(|pin| pin.upto));
+        pin.from = from.unwrap_or_default();
+        pin.only = Some(Between::before(at));
+        if let Some(stream) = streams.get(name) {
+            pin.watermark = pin.watermark.map(|mark| mark.min(at.minus(stream.def.watermark.get())));
         }
     }
+    if let Some(record) = record {
+        plan.id = record.plan.id;
+    }
     Ok(plan)
+}
+
+/// The last batch before a time that no batch has. None: there was none, or it is not kept any more.
+fn batch_before(engines: &Engines, key: &RunKey, at: Time) -> Result<Option<BatchRecord>, Fault> {
+    let Some(head) = engines.ledger.head(key)? else { return Ok(None) };
+    if head.plan.time < at {
+        return Ok(Some(head));
+    }
+    let next = review::live::next_after(at, head, |id| engines.ledger.record(key, id))?;
+    match next.plan.id.0.checked_sub(1) {
+        Some(before) => engines.ledger.record(key, BatchId(before)),
+        None => Ok(None),
+    }
 }
 
 fn side_run() -> Result<RunId, Fault> {
     Ok(RunId::Side(Name::new("at").map_err(Fault::internal)?))
 }
 
-/// The active ruleset, or the fault that there is none.
+/// The active ruleset, or the fault that there is none, with the reason.
 pub fn active(engines: &Engines, id: &ScenarioId) -> Result<Arc<Prepared>, Fault> {
-    engines.store.scenario(id).and_then(|view| view.active).ok_or_else(|| {
-        Fault::tenant(FaultKind::NotFound, format_args!("scenario {id} has no active ruleset"))
-            .fix("`weir status` says what is pending or rejected")
+    let Some(view) = engines.store.scenario(id) else { return Err(Fault::no_scenario(id)) };
+    if let Some(active) = view.active {
+        return Ok(active);
+    }
+    let fault =
+        |why: String| Fault::tenant(FaultKind::NotFound, format_args!("scenario {id} has no active ruleset{why}"));
+    Err(match (&view.rejected, &view.pending) {
+        (Some(notice), _) => fault(format!(": its only version was rejected: {}", notice.reason)).file(&notice.file),
+        (None, Some(notice)) => fault(format!(" yet: {}", notice.reason)).file(&notice.file),
+        (None, None) => fault(String::new()).fix("`weir status` says what the scenario does"),
     })
 }
 
 /// Runs it. An answer with `outcome` failed is an answer, not an error.
 pub fn run(engines: &Engines, side: Side, streams: &Streams) -> Result<SideReport, Fault> {
     side.check(engines, streams)?;
-    let Side { plan, replayed, record: _, prepared, reader } = side;
+    let Side { plan, replayed, record, prepared, reader } = side;
     let inputs = batch::inputs(&plan, &prepared, streams);
-    let Executed { commit, log, usage } = executed(engines, plan, &prepared, inputs, reader)?;
+    let Executed { commit, log, usage, cleared } = executed(engines, plan, &prepared, inputs.clone(), reader)?;
+    let rows_in = match replayed {
+        Some(_) => commit.rows_in,
+        None => new_rows(&commit.plan, &prepared, inputs),
+    };
     let mut outputs = BTreeMap::new();
     let mut output_digests = BTreeMap::new();
     for out in &commit.outputs {
@@ -146,10 +184,22 @@ pub fn run(engines: &Engines, side: Side, streams: &Streams) -> Result<SideRepor
         output_digests,
         events: commit.events,
         raised: commit.raised,
-        rows_in: commit.rows_in,
+        rows_in,
         log: log.iter().map(Into::into).collect(),
         usage,
+        cleared,
+        state_before: record.map(|record| record.plan.id),
     })
+}
+
+/// Rows that a batch which was never committed sees for the first time, in hot window and bronze. What cannot be counted is
+/// left out.
+fn new_rows(plan: &Plan, prepared: &Prepared, mut inputs: BatchInputs) -> u64 {
+    for (name, pinned) in &mut inputs.streams {
+        pinned.from = plan.streams.get(name).map_or_else(Offsets::default, |pin| pin.from.clone());
+    }
+    let count = |name: &Name| prepared.queries.extent(name.as_str(), &inputs, None).map_or(0, |extent| extent.rows);
+    inputs.streams.keys().map(count).sum()
 }
 
 /// The batch, or what is left of one that fails.
@@ -163,7 +213,7 @@ pub(crate) fn executed(
     let current = batch::current_alarms(reader.as_ref())?;
     batch::execute(plan.clone(), prepared, inputs, reader, &engines.faults).or_else(|failure| {
         let commit = batch::failed(plan, prepared, failure.fault, &current)?;
-        Ok(Executed { commit, log: failure.log, usage: failure.usage })
+        Ok(Executed { commit, log: failure.log, usage: failure.usage, cleared: 0 })
     })
 }
 

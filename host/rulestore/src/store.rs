@@ -236,7 +236,7 @@ impl History for FolderStore {
         let prepared = self.inner.stored(id, digest)?;
         let now = self.inner.clock.now();
         let mut state = lock(&self.inner.state);
-        let scenario = state.scenarios.get_mut(id).ok_or_else(|| unknown(id))?;
+        let scenario = state.scenarios.get_mut(id).ok_or_else(|| Fault::no_scenario(id))?;
         let was = scenario.past.active.map_or_else(|| "nothing".to_owned(), |d| d.short());
         let mut past = scenario.past.clone();
         past.pin = Some(Pin { digest, over: scenario.content });
@@ -258,7 +258,7 @@ impl History for FolderStore {
         self.inner.known(id)?;
         let now = self.inner.clock.now();
         let mut state = lock(&self.inner.state);
-        let scenario = state.scenarios.get_mut(id).ok_or_else(|| unknown(id))?;
+        let scenario = state.scenarios.get_mut(id).ok_or_else(|| Fault::no_scenario(id))?;
         let mut past = scenario.past.clone();
         let Some(pin) = past.pin.take() else {
             return Err(Fault::tenant(FaultKind::Config, format_args!("{id} is not pinned")));
@@ -277,7 +277,7 @@ impl History for FolderStore {
     fn forget(&self, id: &ScenarioId) -> Result<(), Fault> {
         self.inner.known(id)?;
         let mut state = lock(&self.inner.state);
-        let scenario = state.scenarios.get(id).ok_or_else(|| unknown(id))?;
+        let scenario = state.scenarios.get(id).ok_or_else(|| Fault::no_scenario(id))?;
         let folder = self.inner.config.store.join(id.tenant.as_str()).join(id.scenario.as_str());
         if folder.exists() {
             return Err(Fault::tenant(FaultKind::Config, format_args!("{id} still has its folder in the rule store"))
@@ -291,17 +291,13 @@ impl History for FolderStore {
     }
 }
 
-fn unknown(id: &ScenarioId) -> Fault {
-    Fault::tenant(FaultKind::NotFound, format_args!("there is no scenario {id}")).fix("weir status lists all scenarios")
-}
-
 impl Inner {
     fn views(&self) -> Arc<Views> {
         Arc::clone(&self.views.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn known(&self, id: &ScenarioId) -> Result<(), Fault> {
-        if lock(&self.state).scenarios.contains_key(id) { Ok(()) } else { Err(unknown(id)) }
+        if lock(&self.state).scenarios.contains_key(id) { Ok(()) } else { Err(Fault::no_scenario(id)) }
     }
 
     /// Makes the state's views those that others see, as one swap.

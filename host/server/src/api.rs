@@ -65,6 +65,9 @@ pub struct LedgerAsk {
     /// At most so many, and never more than [`MAX_PAGE`].
     #[serde(default = "page")]
     pub limit: usize,
+    /// The newest so many, instead of the first ones.
+    #[serde(default)]
+    pub newest: bool,
 }
 
 fn page() -> usize {

@@ -170,6 +170,11 @@ impl Service for RemoteService {
         let found: Batches = self.get(&format!("{path}?run={}&limit={limit}{after}", key.run))?;
         Ok(found.batches)
     }
+    fn newest(&self, key: &RunKey, limit: usize) -> Result<Vec<BatchRecord>, Fault> {
+        let path = scenario_path(&key.scenario, "ledger");
+        let found: Batches = self.get(&format!("{path}?run={}&limit={limit}&newest=true", key.run))?;
+        Ok(found.batches)
+    }
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
         self.post(&scenario_path(id, "batch"), &SideAsk { at, latest })
     }

@@ -197,7 +197,14 @@ async fn ledger(State(api): State<Api>, id: Whose, ask: Asked<LedgerAsk>) -> Ans
     let (scenario, ask) = (scenario(id)?, asked(ask)?);
     let limit = ask.limit.clamp(1, MAX_PAGE);
     let key = RunKey { scenario, run: ask.run };
-    let batches = api.glance.run(&api.service, move |s| s.ledger(&key, ask.after, limit)).await?;
+    if ask.newest && ask.after.is_some() {
+        return Err(malformed(StatusCode::BAD_REQUEST, "newest and after exclude each other"));
+    }
+    let batches = api.glance.run(&api.service, move |s| match ask.newest {
+        true => s.newest(&key, limit),
+        false => s.ledger(&key, ask.after, limit),
+    });
+    let batches = batches.await?;
     Ok(Json(Batches { batches }))
 }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use weir_model::duration::Span;
 use weir_model::id::{BatchId, Name, RunId, ScenarioId};
+use weir_model::moment::Moment;
 use weir_model::review::{MOST_ROWS, ROWS};
-use weir_model::time::Time;
 use weir_model::zone::Zone;
 
 use crate::config::{Need, Overrides};
@@ -46,7 +46,8 @@ pub struct Common {
     /// Print JSON with stable field names: one object, or one object a line
     #[arg(long, global = true)]
     pub json: bool,
-    /// In which time zone times are shown to people, such as Asia/Seoul; JSON and the log are in UTC
+    /// In which time zone times are shown to people, and read where they have none, such as Asia/Seoul; JSON and the log are
+    /// in UTC
     #[arg(long, global = true, value_name = "ZONE")]
     pub timezone: Option<Zone>,
     /// How the log on stderr looks: human or json
@@ -70,11 +71,13 @@ pub enum Command {
     },
     /// Run one batch for a fixed time beside the live ones; writes nothing
     ///
-    /// A committed time is replayed: its positions, ruleset and state. Another time runs on empty state.
+    /// A committed time is replayed: its positions, ruleset and state; with --latest on today's ruleset and rows, and that
+    /// state. Another time runs on empty state and on the rows before it.
     Batch(Batch),
     /// Show how a batch came to its result: rows, queries, rules, alarms; and why there are none
     ///
-    /// A committed time is replayed from its record, as live; another time runs on empty state. Writes nothing.
+    /// A committed time is replayed from its record, as live; another time runs on empty state and on the rows before it. Of
+    /// each answer --rows are shown, at most 1000; of calls the first 200. Writes nothing.
     Review(Review),
     /// Show scenarios, streams and sinks
     Status,
@@ -99,7 +102,9 @@ pub enum Command {
     ///
     /// Thirty days take seconds. The same seed makes the same rows.
     Generate(Generate),
-    /// Show committed batches in Spark's field names
+    /// Show committed batches in Spark's field names, oldest first
+    ///
+    /// The column timestamp is T, the batch's time: what --at of batch and review takes.
     Ledger(Ledger),
     /// Show a scenario's rulesets, newest first
     History(One),
@@ -142,12 +147,12 @@ pub struct Backfill {
     /// The scenarios; several are worked on side by side
     #[arg(value_name = "TENANT/SCENARIO", required = true)]
     pub scenarios: Vec<ScenarioId>,
-    /// T of the first batch, such as 2026-01-30T00:00:00Z
+    /// T of the first batch, such as 2026-01-30T00:00:00Z; without a zone it is in --timezone
     #[arg(long, value_name = "TIME")]
-    pub from: Time,
+    pub from: Moment,
     /// Only batches with T before this
     #[arg(long, value_name = "TIME")]
-    pub to: Time,
+    pub to: Moment,
     /// Time between two batches
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     pub every: Span,
@@ -171,12 +176,12 @@ pub struct Generate {
     /// Which example
     #[arg(value_name = "EXAMPLE", value_parser = ["network-cep"])]
     pub example: String,
-    /// The first minute, such as 2026-01-01T00:00:00Z
+    /// The first minute, such as 2026-01-01T00:00:00Z; without a zone it is in --timezone
     #[arg(long, value_name = "TIME")]
-    pub from: Time,
+    pub from: Moment,
     /// The end, a full minute
     #[arg(long, value_name = "TIME")]
-    pub to: Time,
+    pub to: Moment,
     /// 0 is exactly the starter data; any other varies it
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -197,9 +202,9 @@ pub struct Batch {
     /// The scenario
     #[arg(value_name = "TENANT/SCENARIO")]
     pub scenario: ScenarioId,
-    /// The batch's time, such as 2026-01-31T12:00:00Z
+    /// The batch's time, such as 2026-01-31T12:00:00Z or, in --timezone, 2026-01-31T12:00
     #[arg(long, value_name = "TIME")]
-    pub at: Time,
+    pub at: Moment,
     /// Today's ruleset and data instead of the recorded ones
     #[arg(long)]
     pub latest: bool,
@@ -211,14 +216,15 @@ pub struct Review {
     /// The scenario
     #[arg(value_name = "TENANT/SCENARIO")]
     pub scenario: ScenarioId,
-    /// The batch's time, such as 2026-01-31T12:00:00Z; by default that of the last committed batch
+    /// The batch's time, such as 2026-01-31T12:00:00Z or, in --timezone, 2026-01-31T12:00; by default that of the last
+    /// committed batch
     #[arg(long, value_name = "TIME")]
-    pub at: Option<Time>,
+    pub at: Option<Moment>,
     /// Today's ruleset and data instead of the recorded ones
     #[arg(long)]
     pub latest: bool,
-    /// Rows shown of each answer, at most 1000
-    #[arg(long, value_name = "N", default_value_t = ROWS, value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_ROWS)))]
+    /// Rows shown of each answer, and alarms, 0 to 1000; JSON counts the others in total, alarms_left_out, calls_left_out
+    #[arg(long, value_name = "N", default_value_t = ROWS, value_parser = rows)]
     pub rows: u32,
 }
 
@@ -248,7 +254,7 @@ pub struct Ledger {
     /// Only batches after this one
     #[arg(long, value_name = "N", value_parser = batch_id)]
     pub after: Option<BatchId>,
-    /// At most so many
+    /// Only the newest so many, the oldest of them first; with --after the first so many after that batch
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
 }
@@ -259,6 +265,11 @@ pub struct One {
     /// The scenario
     #[arg(value_name = "TENANT/SCENARIO")]
     pub scenario: ScenarioId,
+}
+
+fn rows(text: &str) -> Result<u32, String> {
+    let rows = text.parse().ok().filter(|rows| *rows <= MOST_ROWS);
+    rows.ok_or_else(|| format!("write a number of rows from 0 to {MOST_ROWS}"))
 }
 
 fn batch_id(text: &str) -> Result<BatchId, std::num::ParseIntError> {
@@ -332,7 +343,8 @@ mod tests {
             "weir check --store s",
             "weir batch acme/s1 --at 2026-01-31T12:00:00Z --latest --data d",
             "weir review acme/s1 --at 2026-01-31T12:00:00Z --latest --rows 5",
-            "weir review acme/s1 --json",
+            "weir review acme/s1 --json --rows 0",
+            "weir review acme/s1 --at 2026-01-31T12:00 --timezone Asia/Seoul --rows 1000",
             "weir status --data d --json",
             "weir --json --data d status",
             "weir tail --from-start --for 30s",
@@ -361,7 +373,11 @@ mod tests {
             ("weir batch acme/s1", "--at <TIME>"),
             ("weir batch s1 --at 2026-01-31T12:00:00Z", "write TENANT/SCENARIO"),
             ("weir batch acme/s1 --at noon", "2026-01-31T12:00:00Z"),
-            ("weir review acme/s1 --rows 1001", "0..=1000"),
+            ("weir review acme/s1 --rows 1001", "write a number of rows from 0 to 1000"),
+            ("weir review acme/s1 --rows x", "write a number of rows from 0 to 1000"),
+            ("weir review acme/s1 --rows 99999999999", "write a number of rows from 0 to 1000"),
+            ("weir review acme/s1 --at 2026-31-01T12:00", "or without a zone as 2026-01-31T12:00"),
+            ("weir backfill acme/s1 --from yesterday --to 2026-01-31T00:00:00Z", "2026-01-31T12:00:00Z"),
             ("weir rollback acme/s1 xyz", "hexadecimal"),
             ("weir tail --once --for 3s", "cannot be used with"),
             ("weir generate elsewhere --from 2026-01-01T00:00:00Z --to 2026-01-31T00:00:00Z", "network-cep"),

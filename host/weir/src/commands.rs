@@ -10,6 +10,8 @@ mod tail;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
+use weir_model::fault::Fault;
+
 use crate::cli::{Cli, Command};
 use crate::clock::SystemClock;
 use crate::config::{Config, Need};
@@ -62,7 +64,7 @@ fn check(
     if let Some(id) = only
         && checked.is_empty()
     {
-        return Err(Failure::NotFound(format!("there is no scenario {id} in the rule store")));
+        return Err(Fault::no_scenario(id).fix("correct the name; `weir check` lists all that the store has").into());
     }
     let good = checked.iter().all(|c| c.problems.is_empty());
     if out.json {

@@ -214,6 +214,11 @@ impl Service for Fake {
         let rest = self.batches.iter().filter(|r| after.is_none_or(|n| r.plan.id > n));
         Ok(rest.take(limit).cloned().collect())
     }
+    fn newest(&self, key: &RunKey, limit: usize) -> Result<Vec<BatchRecord>, Fault> {
+        self.note(format!("newest {key} {limit}"));
+        let from = self.batches.len().saturating_sub(limit);
+        Ok(self.batches.iter().skip(from).cloned().collect())
+    }
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
         self.note(format!("side {id} {at} {latest}"));
         Ok(report(self.outcome.clone()))

@@ -412,6 +412,7 @@ forward! {
     events(after: &BTreeMap<String, BatchId>, limit: usize, wait_ms: u64) -> Result<Events, Fault>;
     query(tenant: &Name, sql: &str) -> Result<Rows, Fault>;
     ledger(key: &RunKey, after: Option<BatchId>, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
+    newest(key: &RunKey, limit: usize) -> Result<Vec<BatchRecord>, Fault>;
     side(id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault>;
     review(ask: &ReviewAsk) -> Result<Review, Fault>;
     backfill(ask: &BackfillAsk) -> Result<BackfillProgress, Fault>;

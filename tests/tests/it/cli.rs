@@ -95,6 +95,33 @@ fn an_operator_looks_asks_replays_and_sees_what_was_refused() {
     }
     assert!(batches[0]["numInputRows"].as_u64().unwrap() > 0);
     assert_eq!(site.json(&["ledger", S1, "--after", "1", "--limit", "1"])[0]["batchId"], 2);
+    let newest = site.json(&["ledger", S1, "--limit", "2"]);
+    let ids: Vec<u64> = newest.iter().map(|batch| batch["batchId"].as_u64().unwrap()).collect();
+    assert!(ids.len() == 2 && ids[1] == ids[0] + 1, "{ids:?}");
+    assert!(Some(ids[1]) >= batches[batches.len() - 1]["batchId"].as_u64(), "{ids:?}");
+
+    // Whatever is asked of a scenario that nobody knows, the answer is the same.
+    let (from, to) = (["--from", "2026-01-30T00:00"], ["--to", "2026-01-31 00:00:00"]);
+    for command in [
+        &["review", "netops/nothing"][..],
+        &["review", "netops/nothing", "--at", "2026-01-30T00:00"],
+        &["batch", "netops/nothing", "--at", "2026-01-30T00:00Z", "--latest"],
+        &["ledger", "netops/nothing"],
+        &["ledger", "netops/nothing", "--limit", "3"],
+        &["history", "netops/nothing"],
+        &["rollback", "netops/nothing"],
+        &["rollback", "netops/nothing", "0123abcd"],
+        &["unpin", "netops/nothing"],
+        &["forget", "netops/nothing"],
+        &["resume", "netops/nothing"],
+        &["pause", "netops/nothing"],
+        &["backfill", "netops/nothing", from[0], from[1], to[0], to[1]],
+    ] {
+        let refused = site.ask(command);
+        let fix = "       fix: correct the name; `weir status` lists all scenarios\n";
+        let told = format!("error: there is no scenario netops/nothing\n{fix}");
+        assert_eq!((refused.status.code(), all(&refused)), (Some(4), told), "{command:?}");
+    }
     let first = site.json(&["history", S1]);
     assert_eq!((first.len(), &first[0]["event"], &first[0]["digest"]), (1, &"active".into(), &s1["ruleset"]));
 

@@ -24,6 +24,7 @@ mod protocol;
 mod reference;
 mod rejected;
 mod review;
+mod review_asked;
 mod review_none;
 mod s1;
 mod s1_forms;

@@ -289,7 +289,7 @@ fn a_review_changes_nothing_and_says_the_same_from_bronze() {
     let example = Example::new();
     let live = example.open();
     let fault = live.host.review(&ask(&example, None)).unwrap_err();
-    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::NotFound, Some("at")));
+    assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::NotFound, None));
     example.batches(&live);
     example.minute(&live);
     let key = RunKey::live(example.scenario());

@@ -7,6 +7,7 @@ use weir_model::review::{Call, Live, Made, QueryTotal, Reason, Review, RuleTotal
 pub fn of(review: &Review) -> Vec<Reason> {
     let mut out = of_live(&review.live);
     if let Outcome::Failed(fault) = &review.outcome {
+        out.extend(told_errors(review, &fault.to_string()));
         out.push(Reason::Failed { fault: fault.clone() });
         return out;
     }
@@ -23,6 +24,20 @@ pub fn of(review: &Review) -> Vec<Reason> {
     let found = of_silence(review, named(Made::Cleared));
     out.extend(found);
     out
+}
+
+/// Errors that queries and rules told the detector of a batch that fails, such as what a function threw. One that is the
+/// batch's own `fault` is named as such.
+fn told_errors(review: &Review, fault: &str) -> Vec<Reason> {
+    let queries = review.queries.iter().map(|q| ("query", &q.query, q.errors, &q.error));
+    let rules = review.rules.iter().map(|r| ("rule", &r.rule, r.errors, &r.error));
+    let told = queries.chain(rules).filter_map(|(what, name, calls, error)| match error {
+        Some(error) if calls > 0 && error != fault => {
+            Some(Reason::CallError { what: what.to_owned(), name: name.clone(), calls, error: error.clone() })
+        }
+        _ => None,
+    });
+    told.collect()
 }
 
 fn of_live(live: &Live) -> Vec<Reason> {

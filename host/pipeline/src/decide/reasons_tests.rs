@@ -82,6 +82,16 @@ fn a_batch_that_fails_says_nothing_but_its_fault() {
 }
 
 #[test]
+fn a_batch_that_fails_names_what_it_was_told_and_a_limit_once() {
+    let failed = ("/outcome", json!({"failed": fault()}));
+    let told =
+        |error: &str| reasons(&[failed.clone(), ("/rules/0/errors", 1.into()), ("/rules/0/error", error.into())]);
+    let error = Reason::CallError { what: "rule".into(), name: "judge".into(), calls: 1, error: "it threw".into() };
+    assert_eq!(told("it threw"), [error, Reason::Failed { fault: fault() }]);
+    assert_eq!(told(&fault().to_string()), [Reason::Failed { fault: fault() }]);
+}
+
+#[test]
 fn the_live_batch_that_failed_or_never_was_is_named_even_if_there_are_alarms_here() {
     let opened = ("/alarms", json!([alarm("opened", true)]));
     let failed = ("/live/outcome", json!({"failed": fault()}));

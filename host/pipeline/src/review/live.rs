@@ -49,7 +49,7 @@ pub fn of(
 }
 
 /// The first batch after a time that the head is after. Batches that are not kept any more were before it.
-fn next_after(
+pub(crate) fn next_after(
     at: Time,
     head: BatchRecord,
     record: impl Fn(BatchId) -> Result<Option<BatchRecord>, Fault>,

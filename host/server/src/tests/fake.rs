@@ -205,6 +205,9 @@ impl Service for Fake {
         let asked = format!("ledger {key} {after:?} {limit}");
         self.answer(asked, vec![record()])
     }
+    fn newest(&self, key: &RunKey, limit: usize) -> Result<Vec<BatchRecord>, Fault> {
+        self.answer(format!("newest {key} {limit}"), vec![record()])
+    }
     fn side(&self, id: &ScenarioId, at: Time, latest: bool) -> Result<SideReport, Fault> {
         self.answer(format!("side {id} {at} {latest}"), report())
     }

@@ -56,6 +56,7 @@ fn every_call_goes_through_the_socket_and_back() {
         assert_eq!(host.query(&acme(), "select '%&?\"'"), Ok(fake::rows()));
         assert_eq!(host.ledger(&side, Some(BatchId(3)), 5), Ok(vec![fake::record()]));
         assert_eq!(host.ledger(&RunKey::live(id()), None, 5), Ok(vec![fake::record()]));
+        assert_eq!(host.newest(&side, 3), Ok(vec![fake::record()]));
         assert_eq!(host.side(&id(), at(), true), Ok(fake::report()));
         let review = ReviewAsk { scenario: id(), at: Some(at()), latest: true, rows: 3 };
         assert_eq!(host.review(&review), Ok(fake::review()));
@@ -82,6 +83,7 @@ fn every_call_goes_through_the_socket_and_back() {
             "query acme select '%&?\"'",
             "ledger acme/s1@side:x-1 Some(BatchId(3)) 5",
             "ledger acme/s1@live None 5",
+            "newest acme/s1@side:x-1 3",
             "side acme/s1 2026-11-30T12:01:00Z true",
             "review acme/s1 Some(\"2026-11-30T12:01:00Z\") true 3",
             "review acme/s1 None true 3",

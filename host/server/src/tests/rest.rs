@@ -52,6 +52,7 @@ fn what_cannot_be_read_is_a_fault_too() {
             ("GET /api/v1/alarms?color=red", "", 400, "unknown field"),
             ("GET /api/v1/scenarios/acme/s%201/history", "", 400, "is not a name"),
             ("GET /api/v1/scenarios/acme/s1/ledger?run=fast", "", 400, "a run is live"),
+            ("GET /api/v1/scenarios/acme/s1/ledger?newest=true&after=3", "", 400, "exclude each other"),
             ("POST /api/v1/events", "{", 400, "JSON"),
             ("POST /api/v1/events", "{\"wait\": 1}", 422, "unknown field"),
         ] {

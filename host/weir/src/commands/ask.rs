@@ -5,15 +5,22 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use weir_model::batch::Outcome;
 use weir_model::fault::Fault;
-use weir_model::id::{Digest, Name, RunKey, ScenarioId};
+use weir_model::id::{BatchId, Digest, Name, RunKey, ScenarioId};
+use weir_model::moment::Moment;
 use weir_model::review::ReviewAsk;
 use weir_model::service::Service;
+use weir_model::time::Time;
 
 use crate::cli::{self, Batch, Ledger};
 use crate::exit::Failure;
 use crate::print::{Align, Out, Table, count, report, review as review_text, rows, spark, status as status_text, time};
 
 type Done = Result<(), Failure>;
+
+/// A time of the command line. One without a zone is in that of the people who read the answer.
+pub(super) fn instant(option: &str, moment: Moment, out: &Out<'_>) -> Result<Time, Failure> {
+    moment.instant(out.zone).map_err(|e| Failure::Usage(format!("{option}: {e}")))
+}
 
 pub(super) fn status(service: &dyn Service, out: &mut Out<'_>) -> Done {
     let status = service.status()?;
@@ -27,7 +34,7 @@ pub(super) fn status(service: &dyn Service, out: &mut Out<'_>) -> Done {
 
 /// A batch that failed is printed like any other, and makes the exit code 1.
 pub(super) fn batch(service: &dyn Service, ask: &Batch, out: &mut Out<'_>) -> Done {
-    let found = service.side(&ask.scenario, ask.at, ask.latest)?;
+    let found = service.side(&ask.scenario, instant("--at", ask.at, out)?, ask.latest)?;
     if out.json {
         out.object(&found)?;
     } else {
@@ -42,7 +49,8 @@ pub(super) fn batch(service: &dyn Service, ask: &Batch, out: &mut Out<'_>) -> Do
 /// As [`batch`]: one that failed is printed, and makes the exit code 1.
 pub(super) fn review(service: &dyn Service, ask: &cli::Review, out: &mut Out<'_>) -> Done {
     let cli::Review { scenario, at, latest, rows } = ask;
-    let found = service.review(&ReviewAsk { scenario: scenario.clone(), at: *at, latest: *latest, rows: *rows })?;
+    let at = at.map(|at| instant("--at", at, out)).transpose()?;
+    let found = service.review(&ReviewAsk { scenario: scenario.clone(), at, latest: *latest, rows: *rows })?;
     if out.json {
         out.object(&found)?;
     } else {
@@ -88,8 +96,11 @@ fn only_tenant(service: &dyn Service) -> Result<Name, Failure> {
 pub(super) fn ledger(service: &dyn Service, ask: &Ledger, out: &mut Out<'_>) -> Done {
     const PAGE: usize = 500;
     let key = RunKey { scenario: ask.scenario.clone(), run: ask.run.clone() };
-    let mut after = ask.after;
     let mut left = ask.limit.unwrap_or(usize::MAX);
+    let mut after = match (ask.after, ask.limit) {
+        (None, Some(limit)) => before_newest(service, &key, limit)?,
+        (after, _) => after,
+    };
     let mut first = true;
     while left > 0 {
         let page = service.ledger(&key, after, PAGE.min(left))?;
@@ -109,6 +120,13 @@ pub(super) fn ledger(service: &dyn Service, ask: &Ledger, out: &mut Out<'_>) -> 
         return Err(Failure::NotFound(format!("{key} has no batches")));
     }
     Ok(())
+}
+
+/// The batch after which there are so many.
+fn before_newest(service: &dyn Service, key: &RunKey, limit: usize) -> Result<Option<BatchId>, Failure> {
+    let newest = service.newest(key, 1)?.pop().map_or(0, |record| record.plan.id.0);
+    let before = newest.saturating_sub(limit as u64);
+    Ok((before > 0).then_some(BatchId(before)))
 }
 
 pub(super) fn history(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {

@@ -11,7 +11,7 @@ use weir_model::fault::{Fault, FaultKind, Retry};
 use weir_model::id::ScenarioId;
 use weir_model::service::{BackfillAsk, BackfillProgress, Service};
 
-use super::ask::find_digest;
+use super::ask::{find_digest, instant};
 use crate::cli::Backfill;
 use crate::exit::Failure;
 use crate::print::progress::Progress;
@@ -62,7 +62,8 @@ impl Sum {
 
 pub(super) fn backfill(service: &Arc<dyn Service>, ask: &Backfill, out: &mut Out<'_>) -> Result<(), Failure> {
     let started = Instant::now();
-    let asks = ask.scenarios.iter().map(|id| one(&**service, ask, id)).collect::<Result<Vec<_>, _>>()?;
+    let range = Between { from: instant("--from", ask.from, out)?, to: instant("--to", ask.to, out)? };
+    let asks = ask.scenarios.iter().map(|id| one(&**service, ask, range, id)).collect::<Result<Vec<_>, _>>()?;
     let expected = asks.iter().map(|ask| ask.backfill(None).batches()).sum::<u64>();
     let mut sums: Vec<Sum> = asks.iter().map(|_| Sum::default()).collect();
     let mut progress = Progress::new("backfill", "batches", out);
@@ -114,12 +115,12 @@ pub(super) fn backfill(service: &Arc<dyn Service>, ask: &Backfill, out: &mut Out
     }
 }
 
-fn one(service: &dyn Service, ask: &Backfill, id: &ScenarioId) -> Result<BackfillAsk, Failure> {
+fn one(service: &dyn Service, ask: &Backfill, range: Between, id: &ScenarioId) -> Result<BackfillAsk, Failure> {
     let ruleset = ask.ruleset.as_deref().map(|start| find_digest(service, id, start)).transpose()?;
     Ok(BackfillAsk {
         scenario: id.clone(),
         name: ask.name.clone(),
-        range: Between { from: ask.from, to: ask.to },
+        range,
         every: ask.every,
         ruleset,
         publish: ask.publish,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use weir_model::time::Clock;
 
+use super::ask::instant;
 use crate::cli::Generate;
 use crate::config::Config;
 use crate::exit::Failure;
@@ -17,7 +18,7 @@ pub(super) fn generate(
     clock: Arc<dyn Clock>,
     out: &mut Out<'_>,
 ) -> Result<(), Failure> {
-    let (from, to) = weir_generate::minutes(ask.from, ask.to)?;
+    let (from, to) = weir_generate::minutes(instant("--from", ask.from, out)?, instant("--to", ask.to, out)?)?;
     let what = Ask { from, to, seed: ask.seed, tenant: ask.tenant.clone() };
     if config.data.is_none() && ask.out.is_none() {
         return Err(Failure::Usage("say where it goes: --data DIR (with --store DIR), --out DIR, or both".to_owned()));

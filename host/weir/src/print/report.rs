@@ -3,17 +3,32 @@
 use std::io;
 
 use weir_model::batch::Outcome;
+use weir_model::id::BatchId;
 use weir_model::service::SideReport;
 
 use super::{Out, alarm, clean, count, problem, rows, time};
 use crate::host::Checked;
 
+/// What a run is that has the time of no committed batch.
+pub(super) const UNCOMMITTED: &str = "a batch on empty state";
+
+/// What a run is that has the time of a committed batch and is no replay of it.
+pub(super) fn today(id: BatchId) -> String {
+    format!("batch {} on today's ruleset and rows, and the state before it", id.0)
+}
+
+/// Alarms that a detector named, of which it cleared some.
+pub(super) fn named(raised: u64, cleared: u64) -> String {
+    format!("{} raised, {cleared} cleared", count(raised.saturating_sub(cleared), "alarm"))
+}
+
 /// A side run: what it ran on, its rows, its alarms, its log.
 pub fn side(out: &mut Out<'_>, report: &SideReport) -> io::Result<()> {
     let plan = &report.plan;
-    let what = match report.replayed {
-        Some(id) => format!("replay of batch {}", id.0),
-        None => "a batch on empty state".to_owned(),
+    let what = match (report.replayed, report.state_before) {
+        (Some(id), _) => format!("replay of batch {}", id.0),
+        (None, Some(id)) => today(id),
+        (None, None) => UNCOMMITTED.to_owned(),
     };
     out.line(format_args!(
         "{} at {}: {what}, ruleset {}, {} in, {}",
@@ -21,7 +36,7 @@ pub fn side(out: &mut Out<'_>, report: &SideReport) -> io::Result<()> {
         time(plan.time, out.zone),
         plan.ruleset.short(),
         count(report.rows_in, "row"),
-        count(report.raised, "alarm"),
+        named(report.raised, report.cleared),
     ))?;
     match &report.outcome {
         Outcome::Judged => {}

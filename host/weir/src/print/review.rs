@@ -1,5 +1,6 @@
 //! `weir review` for people: what a batch saw, asked, was answered and made of it, in that order, and why there is no alarm.
 
+mod steps;
 mod why;
 
 use std::fmt::Write as _;
@@ -13,14 +14,14 @@ use weir_model::service::Rows;
 use weir_model::time::Time;
 use weir_model::zone::Zone;
 
-use super::{clean, count, rows};
+use super::{clean, count, report, rows, status};
 
 /// The whole text.
 pub fn text(review: &Review, zone: Zone) -> String {
     let mut page = Page { out: String::new(), shows: Shows(zone) };
     page.head(review);
     if let Some(held) = &review.held {
-        page.held(held);
+        page.held(review, held);
     }
     page.inputs(review);
     for (n, call) in review.calls.iter().enumerate() {
@@ -92,15 +93,23 @@ impl Page {
         let plan = &review.plan;
         let what = match (review.replayed, &review.live) {
             (Some(id), _) => format!("replay of batch {}", id.0),
-            (None, Live::Committed { id, .. }) => format!("batch {} on today's ruleset and data", id.0),
-            (None, _) => "a batch on empty state".to_owned(),
+            (None, Live::Committed { id, .. }) => report::today(*id),
+            (None, _) => report::UNCOMMITTED.to_owned(),
         };
         let scenario = &plan.key.scenario;
         self.line(
             0,
             format_args!("{scenario} at {}: {what}, ruleset {}", self.shows.time(plan.time), plan.ruleset.short()),
         );
-        let said = format!("{} raised or cleared", count(review.raised, "alarm"));
+        if let Some(why) = why::not_run(review, self.shows) {
+            self.line(0, format_args!("{}", clean(&why)));
+        }
+        if let Some(notice) = &review.rejected {
+            let notice = status::notice("the newest version of the scenario is rejected", notice, self.shows.0);
+            self.line(0, format_args!("{}", clean(&notice)));
+            self.line(0, format_args!("batches run on the last good one"));
+        }
+        let said = report::named(review.raised, review.cleared);
         match &review.outcome {
             Outcome::Judged => self.line(0, format_args!("judged, {said}")),
             Outcome::NoVerdict => self.line(0, format_args!("the detector could not judge, {said}")),
@@ -112,20 +121,18 @@ impl Page {
                 Outcome::NoVerdict => "could not judge",
                 Outcome::Failed(_) => "failed",
             };
-            let (raised, events) = (count(*raised, "alarm"), count(*events, "change"));
+            let (named, events) = (count(*raised, "alarm"), count(*events, "change"));
             match agrees {
                 Some(true) => self.line(0, format_args!("the live batch came to the same")),
-                _ => {
-                    self.line(0, format_args!("the live batch {came}: {raised} raised or cleared, {events} of alarms"))
-                }
+                _ => self.line(0, format_args!("the live batch {came}, named {named} and made {events} of alarms")),
             }
         }
     }
 
-    fn held(&mut self, held: &Held) {
-        let state = why::state(held.state).unwrap_or("the scenario does not get on");
-        let fault = held.fault.as_ref().map_or_else(String::new, |fault| format!(": {fault}"));
-        self.line(0, format_args!("no batch was committed since: {state}{}", clean(&fault)));
+    fn held(&mut self, review: &Review, held: &Held) {
+        let why = why::holds(review, held.state, held.fault.as_ref(), self.shows);
+        let why = why.unwrap_or_else(|| "the scenario does not get on".to_owned());
+        self.line(0, format_args!("no batch was committed since: {}", clean(&why)));
     }
 
     fn inputs(&mut self, review: &Review) {
@@ -133,7 +140,8 @@ impl Page {
             self.line(0, format_args!("\ninputs"));
         }
         for input in &review.inputs {
-            self.line(2, format_args!("{}: {}", input.stream, seen(input, self.shows)));
+            let by_time = review.plan.streams.get(&input.stream).is_some_and(|pin| pin.only.is_some());
+            self.line(2, format_args!("{}: {}", input.stream, seen(input, by_time, self.shows)));
         }
         for (table, version) in &review.plan.tables {
             let version: String = version.chars().take(12).collect();
@@ -208,12 +216,15 @@ impl Page {
         if !sample.rows.rows.is_empty() {
             self.block(5, &self.shows.table(&sample.rows));
         }
-        self.left_out(sample.left_out());
+        self.left_out(sample.rows.rows.len(), sample.left_out());
     }
 
-    fn left_out(&mut self, rows: u64) {
-        if rows > 0 {
-            self.line(5, format_args!("({} more; --rows N shows N)", count(rows, "row")));
+    /// Of rows under a line that says how many there are.
+    fn left_out(&mut self, shown: usize, rows: u64) {
+        match (shown, rows) {
+            (_, 0) => {}
+            (0, _) => self.line(5, format_args!("(not shown; --rows N shows N)")),
+            _ => self.line(5, format_args!("({} more; --rows N shows N)", count(rows, "row"))),
         }
     }
 
@@ -236,7 +247,7 @@ impl Page {
         if !all.rows.is_empty() {
             self.block(5, &self.shows.table(&all));
         }
-        self.left_out(each.total.saturating_sub(all.rows.len() as u64));
+        self.left_out(all.rows.len(), each.total.saturating_sub(all.rows.len() as u64));
     }
 
     fn state(&mut self, state: &StateSeen) {
@@ -249,6 +260,7 @@ impl Page {
         self.line(0, format_args!("\nstate: {read} read, {found} found{scans}; {put} put, {deleted} deleted"));
         for entry in entries {
             let value = match &entry.value {
+                Some(value) if value.is_empty() => " = (empty)".to_owned(),
                 Some(value) => format!(" = {}", clean(value)),
                 None => String::new(),
             };
@@ -256,14 +268,19 @@ impl Page {
             self.line(5, format_args!("{:<7} {}{value}{nothing}", entry.what, clean(&entry.key)));
         }
         let left_out = (state.read + scanned + put + deleted).saturating_sub(entries.len() as u64);
-        if left_out > 0 {
-            self.line(5, format_args!("({left_out} more)"));
+        match (entries.len(), left_out) {
+            (_, 0) => {}
+            (0, _) => self.line(5, format_args!("(not shown; --rows N shows N)")),
+            _ => self.line(5, format_args!("({left_out} more)")),
         }
     }
 
     fn alarms(&mut self, review: &Review) {
-        if !review.alarms.is_empty() {
-            self.line(0, format_args!("\nalarms"));
+        let alarms = review.alarms.len() as u64 + review.alarms_left_out;
+        match (review.alarms.len(), alarms) {
+            (_, 0) => {}
+            (0, _) => self.line(0, format_args!("\nalarms: {alarms} (not shown; --rows N shows N)")),
+            _ => self.line(0, format_args!("\nalarms")),
         }
         for alarm in &review.alarms {
             let severity = alarm.severity.map_or_else(|| "-".to_owned(), |s| s.to_string().to_uppercase());
@@ -275,12 +292,11 @@ impl Page {
                 format_args!("{severity:<8}  {:<9}  {}{}", made(alarm.made), clean(&text), aside(alarm, self.shows)),
             );
             if !alarm.because.is_empty() {
-                let because: Vec<String> =
-                    alarm.because.iter().map(|b| format!("{} row {}", b.source, b.row)).collect();
+                let because: Vec<String> = alarm.because.iter().map(|row| steps::because(review, row)).collect();
                 self.line(12, format_args!("because of {}", clean(&because.join(", "))));
             }
         }
-        if review.alarms_left_out > 0 {
+        if review.alarms_left_out > 0 && !review.alarms.is_empty() {
             self.line(2, format_args!("({} more)", count(review.alarms_left_out, "alarm")));
         }
     }
@@ -303,18 +319,27 @@ impl Page {
     }
 
     fn why(&mut self, review: &Review) {
-        if review.reasons.is_empty() {
-            return;
-        }
+        // That there is no live batch stands at the top, and that a batch fails is told once of it and of its replay.
+        let live = review.reasons.iter().find_map(|reason| match reason {
+            Reason::LiveFailed { fault } => Some(fault),
+            _ => None,
+        });
+        let told = |reason: &&Reason| match reason {
+            Reason::NotRun => false,
+            Reason::Failed { fault } => Some(fault) != live,
+            _ => true,
+        };
+        let reasons: Vec<&Reason> = review.reasons.iter().filter(told).collect();
         // What is above may have alarms that the live run has not.
         let only_here = review.raised > 0 && !matches!(review.outcome, Outcome::Failed(_));
-        match review.reasons[..] {
-            [Reason::NotRun | Reason::LiveFailed { .. }] if only_here => {
+        match reasons[..] {
+            [] => return,
+            [Reason::LiveFailed { .. }] if only_here => {
                 self.line(0, format_args!("\nwhy the live run has no alarm of this time"));
             }
             _ => self.line(0, format_args!("\nwhy no alarm was opened or changed")),
         }
-        for reason in &review.reasons {
+        for reason in reasons {
             self.line(2, format_args!("- {}", clean(&why::text(review, reason, self.shows))));
         }
     }
@@ -329,7 +354,7 @@ fn own_columns(sample: &Sample) -> Sample {
     own
 }
 
-fn seen(input: &InputSeen, shows: Shows) -> String {
+fn seen(input: &InputSeen, by_time: bool, shows: Shows) -> String {
     let what = if input.new_only { "new rows" } else { "window" };
     let mut out = format!("{what} from {} to {}, ", shows.time(input.from), shows.time(input.to));
     match input.rows {
@@ -344,8 +369,12 @@ fn seen(input: &InputSeen, shows: Shows) -> String {
     if let Some(new) = input.new_rows {
         let _ = write!(out, ", {new} new since the batch before");
     }
-    let upto: Vec<String> = input.upto.0.iter().map(|(partition, offset)| format!("{partition}: {offset}")).collect();
-    let _ = write!(out, "; up to offset {}", if upto.is_empty() { "0".to_owned() } else { upto.join(", ") });
+    let parts = input.upto.0.iter().map(|(partition, offset)| format!("{partition}: {offset}"));
+    let upto = parts.collect::<Vec<_>>().join(", ");
+    // Where T ends what is seen, the offsets are those of today.
+    if !by_time {
+        let _ = write!(out, "; up to offset {}", if upto.is_empty() { "0" } else { &upto });
+    }
     if !input.read {
         out.push_str("; its source was not read to its end");
     }

@@ -101,7 +101,7 @@ fn sinks(all: &[SinkStatus]) -> String {
     }
 }
 
-fn notice(what: &str, notice: &Notice, zone: Zone) -> String {
+pub(super) fn notice(what: &str, notice: &Notice, zone: Zone) -> String {
     let more = match notice.problems.len() {
         0 | 1 => String::new(),
         n => format!(" (and {})", count(n as u64 - 1, "more problem")),

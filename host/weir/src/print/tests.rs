@@ -218,7 +218,7 @@ fn a_side_run_shows_rows_alarms_and_log() {
         printed.stdout(),
         format!(
             "\
-acme/s1 at 2026-11-30T12:01:00Z: replay of batch 7, ruleset {ruleset}, 186 rows in, 1 alarm
+acme/s1 at 2026-11-30T12:01:00Z: replay of batch 7, ruleset {ruleset}, 186 rows in, 1 alarm raised, 0 cleared
 the plugin could not judge
 
 s1_results: 2 rows, digest {output}
@@ -235,6 +235,25 @@ info  hello
 "
         )
     );
+}
+
+#[test]
+fn a_side_run_says_truly_what_it_ran_on() {
+    let told = |replayed: serde_json::Value, before: serde_json::Value| {
+        let mut found = report(json!("judged"));
+        (found.replayed, found.state_before, found.raised, found.cleared) = (of(replayed), of(before), 3, 2);
+        let mut printed = Printed::default();
+        report::side(&mut printed.out(false), &found).expect("printed");
+        printed.stdout().lines().next().unwrap_or_default().to_owned()
+    };
+    let rest = format!("ruleset {}, 186 rows in, 1 alarm raised, 2 cleared", digest("r").short());
+    for (replayed, before, what) in [
+        (json!(7), json!(7), "replay of batch 7"),
+        (json!(null), json!(7), "batch 7 on today's ruleset and rows, and the state before it"),
+        (json!(null), json!(null), "a batch on empty state"),
+    ] {
+        assert_eq!(told(replayed, before), format!("acme/s1 at 2026-11-30T12:01:00Z: {what}, {rest}"));
+    }
 }
 
 #[test]

@@ -130,6 +130,40 @@ fn a_review_is_of_the_last_batch_or_of_a_time_and_is_one_object() {
 }
 
 #[test]
+fn a_time_without_a_zone_is_one_of_the_reader() {
+    let asked = |line: &str| {
+        let cli = Cli::try_parse_from(line.split(' ').map(|word| word.replace('_', " "))).expect("a command line");
+        let (fake, mut printed) = (fake(), Printed::default());
+        let mut out = printed.out(false);
+        out.zone = cli.common.timezone.unwrap_or_default();
+        let done = match &cli.command {
+            Command::Review(ask) => ask::review(&fake, ask, &mut out),
+            Command::Batch(ask) => ask::batch(&fake, ask, &mut out),
+            _ => panic!("it has no time"),
+        };
+        done.map(|()| fake.asked().remove(0)).map_err(|failure| (failure.exit(), failure.to_string()))
+    };
+    for (line, expected) in [
+        ("weir batch acme/s1 --at 2026-11-30_10:17:00", "side acme/s1 2026-11-30T10:17:00Z false"),
+        ("weir batch acme/s1 --at 2026-11-30T10:17 --timezone Asia/Seoul", "side acme/s1 2026-11-30T01:17:00Z false"),
+        (
+            "weir batch acme/s1 --at 2026-11-30T10:17:00Z --timezone Asia/Seoul",
+            "side acme/s1 2026-11-30T10:17:00Z false",
+        ),
+        (
+            "weir review acme/s1 --at 2026-11-30_10:17 --timezone Europe/Berlin",
+            "review acme/s1 Some(\"2026-11-30T09:17:00Z\") false 20",
+        ),
+    ] {
+        assert_eq!(asked(line).as_deref(), Ok(expected), "{line}");
+    }
+    let (exit, told) = asked("weir batch acme/s1 --at 2026-10-25T02:30 --timezone Europe/Berlin").unwrap_err();
+    assert_eq!(exit, Exit::Usage);
+    assert!(told.starts_with("--at: 2026-10-25T02:30:00 is there twice in Europe/Berlin"), "{told}");
+    assert!(told.ends_with("write 2026-10-25T02:30:00+02:00 or 2026-10-25T02:30:00+01:00"), "{told}");
+}
+
+#[test]
 fn a_query_is_rows_and_needs_a_tenant_only_when_there_are_several() {
     let (exit, printed) = weir("weir query select --data {data} --json", fake());
     assert_eq!(exit, Exit::Done);
@@ -170,7 +204,19 @@ fn the_ledger_is_paged_and_printed_whole() {
     let (asked, printed) = ask(" --run side:x --after 10 --limit 3", true);
     assert_eq!(asked, ["ledger acme/s1@side:x Some(10) 3"]);
     assert_eq!(printed.objects()[0]["batchId"], 11);
+    // The newest, in order.
+    let (asked, printed) = ask(" --limit 3", true);
+    assert_eq!(asked, ["newest acme/s1@live 1", "ledger acme/s1@live Some(1197) 3"]);
+    let ids: Vec<u64> = printed.objects().iter().filter_map(|o| o["batchId"].as_u64()).collect();
+    assert_eq!(ids, [1_198, 1_199, 1_200]);
+    let (asked, _) = ask(" --limit 5000", true);
+    assert_eq!(asked[..2], ["newest acme/s1@live 1", "ledger acme/s1@live None 500"]);
     let (_, printed) = ask(" --limit 700", false);
+    assert!(
+        printed.stdout().lines().nth(1).unwrap_or_default().trim_start().starts_with("501 "),
+        "{}",
+        printed.stdout()
+    );
     assert_eq!(printed.stdout().matches("batchId").count(), 1, "one head over all pages");
     assert_eq!(printed.stdout().lines().count(), 701);
 }
@@ -250,5 +296,7 @@ acme/s2: 2 problems
     assert_eq!(printed.objects()[0]["ok"], false);
     assert_eq!(printed.objects()[0]["checked"][1]["problems"][0]["field"], "nodes[1]");
     assert_eq!(on(folder.path(), "weir check --store {data} acme/s1", wiring()).0, Exit::Done);
-    assert_eq!(on(folder.path(), "weir check --store {data} acme/s9", wiring()).0, Exit::NotFound);
+    let (exit, printed) = on(folder.path(), "weir check --store {data} acme/s9", wiring());
+    assert_eq!(exit, Exit::NotFound);
+    assert!(printed.stderr().starts_with("error: there is no scenario acme/s9\n"), "{}", printed.stderr());
 }

@@ -84,6 +84,23 @@ fn each_scenarios_fault_is_told() {
 }
 
 #[test]
+fn a_period_without_a_zone_is_one_of_the_reader() {
+    let line = "weir backfill acme/s1 --from 2026-11-30T09:00 --to 2026-11-30T21:00 --timezone Asia/Seoul --json --data {data}";
+    let (exit, printed) = weir(line, fake(vec![Ok(progress(720, false))]));
+    assert_eq!(exit, Exit::Done);
+    let found = &printed.objects()[0];
+    assert_eq!((&found["from"], &found["to"]), (&json!("2026-11-30T00:00:00Z"), &json!("2026-11-30T12:00:00Z")));
+    let (exit, printed) = weir(
+        &line.replace("2026-11-30T09:00", "2026-03-29T02:30").replace("Asia/Seoul", "Europe/Berlin"),
+        fake(Vec::new()),
+    );
+    assert_eq!(exit, Exit::Usage);
+    let told = printed.stderr();
+    assert!(told.contains("--from: 2026-03-29T02:30:00 is not there in Europe/Berlin"), "{told}");
+    assert!(told.contains("2026-03-29T01:30:00+01:00 or 2026-03-29T03:30:00+02:00"), "{told}");
+}
+
+#[test]
 fn history_needs_a_place_and_whole_minutes() {
     let folder = tempfile::tempdir().expect("a folder");
     let ask = |line: &str| on(folder.path(), line, Opened(None.into(), Vec::new()));
@@ -94,8 +111,9 @@ fn history_needs_a_place_and_whole_minutes() {
         ask("weir generate network-cep --from 2026-11-30T00:00:30Z --to 2026-11-30T12:00:00Z --out {data}/x");
     assert_eq!(exit, Exit::Usage, "{}", printed.stderr());
     assert!(!folder.path().join("x").exists());
+    // Nine in the morning in Seoul is midnight UTC.
     let (exit, printed) = ask(
-        "weir generate network-cep --from 2026-11-30T00:00:00Z --to 2026-11-30T00:10:00Z --out {data}/x --format json --json",
+        "weir generate network-cep --from 2026-11-30T09:00 --timezone Asia/Seoul --to 2026-11-30T00:10:00Z --out {data}/x --format json --json",
     );
     assert_eq!(exit, Exit::Done, "{}", printed.stderr());
     let streams = printed.objects()[0]["streams"].clone();

@@ -1,5 +1,6 @@
 //! Reasons as sentences.
 
+use weir_model::fault::Fault;
 use weir_model::review::{Live, Reason, Review};
 use weir_model::service::ScenarioState;
 
@@ -9,7 +10,7 @@ use crate::print::count;
 /// One of a review's reasons.
 pub(super) fn text(review: &Review, reason: &Reason, shows: Shows) -> String {
     match reason {
-        Reason::NotRun => not_run(review, shows),
+        Reason::NotRun => not_run(review, shows).unwrap_or_default(),
         Reason::LiveFailed { fault } => format!("the live batch failed, and nobody judged: {fault}"),
         Reason::Failed { fault } => format!("the batch fails: {fault}"),
         Reason::Unread { stream } => {
@@ -68,13 +69,25 @@ pub(super) fn text(review: &Review, reason: &Reason, shows: Shows) -> String {
     }
 }
 
-/// What keeps a scenario from ticking.
-pub(super) fn state(state: Option<ScenarioState>) -> Option<&'static str> {
-    match state? {
-        ScenarioState::Parked => Some("the scenario is parked"),
-        ScenarioState::Stopped => Some("the scenario is stopped"),
-        ScenarioState::Paused => Some("the scenario is paused"),
-        ScenarioState::Running => None,
+/// What keeps a scenario from ticking, and what lets it go on. None: nothing is known to.
+pub(super) fn holds(
+    review: &Review,
+    state: Option<ScenarioState>,
+    fault: Option<&Fault>,
+    shows: Shows,
+) -> Option<String> {
+    let id = &review.plan.key.scenario;
+    let why = fault.map_or_else(String::new, |fault| format!(": {fault}"));
+    match state {
+        Some(ScenarioState::Paused) => {
+            let since = review.paused.map_or_else(String::new, |at| format!(" since {}", shows.time(at)));
+            Some(format!("the scenario is paused{since}; 'weir resume {id}' lets it go on{why}"))
+        }
+        Some(ScenarioState::Parked) => {
+            Some(format!("the scenario is parked until it is changed or 'weir resume {id}'{why}"))
+        }
+        Some(ScenarioState::Stopped) => Some(format!("the scenario is stopped{why}")),
+        Some(ScenarioState::Running) | None => fault.map(|fault| format!("the scenario does not get on: {fault}")),
     }
 }
 
@@ -86,28 +99,40 @@ fn every(inputs: u64) -> String {
     if inputs == 1 { "its one input".to_owned() } else { format!("all of {inputs} inputs") }
 }
 
-fn not_run(review: &Review, shows: Shows) -> String {
+/// Why the live run has no batch at T. None: it has one.
+pub(super) fn not_run(review: &Review, shows: Shows) -> Option<String> {
     let at = shows.time(review.plan.time);
-    match &review.live {
+    let none = format!("the live run has no batch at {at}");
+    let off_grid = match review.every {
+        Some(every) if !review.on_grid() => format!("that is no time of its trigger, which is every {every}"),
+        _ => String::new(),
+    };
+    Some(match &review.live {
+        Live::Committed { .. } => return None,
         Live::Skipped { by, first, last, count: n } => format!(
-            "the live run has no batch at {at}: it did not tick then (the host was down, or the scenario paused or \
-             parked), and batch {} left out {} from {} to {}",
+            "{none}: it did not tick then (the host was down, or the scenario paused or parked), and batch {} left out {} \
+             from {} to {}",
             by.0,
             count(*n, "tick"),
             shows.time(*first),
             shows.time(*last)
         ),
+        Live::NotYet { .. } | Live::Never if !off_grid.is_empty() => format!("{none}: {off_grid}"),
         Live::NotYet { last, state, fault } => {
             let last = match last {
                 Some(last) => format!("its last one is of {}", shows.time(*last)),
-                None => "it has none".to_owned(),
+                None => "it has had none".to_owned(),
             };
-            let state = self::state(*state).map_or_else(String::new, |state| format!("; {state}"));
-            let fault = fault.as_ref().map_or_else(String::new, |fault| format!(": {fault}"));
-            format!("the live run has no batch at {at} yet: {last}{state}{fault}")
+            let holds = holds(review, *state, fault.as_ref(), shows).or_else(|| match state {
+                None => Some("no host is running".to_owned()),
+                // Batches are due at T, and it is after T.
+                Some(_) if review.every.is_some() => {
+                    Some("it is due, and waits for its streams or its turn".to_owned())
+                }
+                Some(_) => Some("the scenario waits for its trigger".to_owned()),
+            });
+            format!("{none} yet: {}{last}", holds.map_or_else(String::new, |why| format!("{why}; ")))
         }
-        Live::Never | Live::Committed { .. } => format!(
-            "the live run has no batch at {at}: it is no time of its trigger, or is before what the ledger keeps"
-        ),
-    }
+        Live::Never => format!("{none}: it is before its first batch, or before what the ledger keeps"),
+    })
 }
