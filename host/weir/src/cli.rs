@@ -205,7 +205,7 @@ pub struct Batch {
     /// The batch's time, such as 2026-01-31T12:00:00Z or, in --timezone, 2026-01-31T12:00
     #[arg(long, value_name = "TIME")]
     pub at: Moment,
-    /// Today's ruleset and data instead of the recorded ones
+    /// Today's ruleset and rows instead of the recorded ones; a committed time keeps the state before it
     #[arg(long)]
     pub latest: bool,
 }
@@ -220,7 +220,7 @@ pub struct Review {
     /// committed batch
     #[arg(long, value_name = "TIME")]
     pub at: Option<Moment>,
-    /// Today's ruleset and data instead of the recorded ones
+    /// Today's ruleset and rows instead of the recorded ones; a committed time keeps the state before it
     #[arg(long)]
     pub latest: bool,
     /// Rows shown of each answer, and alarms, 0 to 1000; JSON counts the others in total, alarms_left_out, calls_left_out

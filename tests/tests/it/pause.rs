@@ -84,6 +84,26 @@ fn a_paused_scenario_does_not_tick_over_a_restart_and_then_goes_on_as_after_down
     assert_eq!((skipped.first, skipped.last, skipped.count), (Time(120_000_000), Time(180_000_000), 2));
     let status = opened.host.status().unwrap().scenarios.remove(0);
     assert_eq!((status.state, status.paused, status.skipped_ticks), (ScenarioState::Running, None, 2));
+
+    // What a batch of a time that was left out would have read: rows since the batch before, which had those up to second
+    // 90, and none of its own time or later.
+    for (second, before) in [(120, 91), (180, 91), (60 + 150, 91)] {
+        let side = opened.host.side(&world.store.id(), Time(second * 1_000_000), false).unwrap();
+        let rows = before..second;
+        let sum: i64 = rows.clone().map(|k| k * 7 % 10).sum();
+        let row = serde_json::json!({"count": rows.clone().count(), "sum": sum, "total": sum});
+        let found = &side.outputs.values().next().unwrap().rows[0];
+        for (column, value) in row.as_object().unwrap() {
+            assert_eq!(found[column], *value, "{column} at {second}: {found:?}");
+        }
+        assert_eq!((side.rows_in, side.state_before), (rows.count() as u64, None), "{second}");
+    }
+    // On today's ruleset, a committed one has the rows since the batch before it too, and the state that it had.
+    let side = opened.host.side(&world.store.id(), Time(240_000_000), true).unwrap();
+    let sum = |rows: std::ops::Range<i64>| rows.map(|k| k * 7 % 10).sum::<i64>();
+    let found = &side.outputs.values().next().unwrap().rows[0];
+    assert_eq!((&found["sum"], &found["total"]), (&sum(91..240).into(), &sum(0..240).into()));
+    assert_eq!((side.rows_in, side.state_before), (240 - 91, Some(BatchId(2))));
 }
 
 #[test]
