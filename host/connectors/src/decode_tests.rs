@@ -90,6 +90,30 @@ fn a_bad_row_is_a_dead_letter_that_names_the_column_and_the_others_go_on() {
     assert_eq!((d.offsets, d.rows.num_rows()), (vec![6], 1));
 }
 
+/// A value that a column cannot keep whole is told of, never rounded.
+#[test]
+fn a_decimal_that_does_not_fit_is_a_dead_letter() {
+    let at = r#""at":"2026-01-31T12:00:00Z""#;
+    let line = |money: &str| format!("{{{at},\"money\":{money}}}");
+    let bad = [
+        ("\"12.345\"", "got the text \"12.345\": it has more than 2 digits after the point"),
+        ("12.345", "got 12.345: it has more than 2 digits after the point"),
+        ("1e-3", "got 0.001: it has more than 2 digits after the point"),
+        ("\"100000000\"", "got the text \"100000000\": it has too many digits before the point"),
+        ("12345678901234567.25", "got 12345678901234568: a number of so many digits is exact in quotes only"),
+        ("\"twelve\"", "got the text \"twelve\""),
+    ];
+    let good = [("\"12.340000000000000000000\"", 1234), ("12.30", 1230), ("-7", -700), ("\"1e3\"", 100_000)];
+    let lines: Vec<String> = bad.iter().map(|b| line(b.0)).chain(good.iter().map(|g| line(g.0))).collect();
+    let d = json().decode(records(&lines.iter().map(String::as_str).collect::<Vec<_>>())).unwrap();
+    for (letter, (_, reason)) in d.dead.iter().zip(bad) {
+        let reason = format!("column money: expected decimal(10,2), {reason}");
+        assert!(letter.reason.starts_with(&reason), "{} | {reason}", letter.reason);
+    }
+    assert_eq!(d.dead.len(), bad.len());
+    assert_eq!(d.rows.column(5).as_primitive::<Decimal128Type>().values(), &good.map(|g| g.1));
+}
+
 #[test]
 fn bytes_that_are_no_text_and_records_that_are_too_long_are_dead_letters() {
     let mut polled = records(&["", ""]);

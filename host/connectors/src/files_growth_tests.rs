@@ -55,3 +55,28 @@ fn half_a_line_of_csv_is_waited_for() {
     w.now = w.now.plus(Duration::from_secs(20));
     assert_eq!(w.decoded(&mut files, 9), [good(3, "|4")]);
 }
+
+/// What some editors and systems put before a text is neither a row's nor a column's, wherever the reading begins.
+#[test]
+fn a_byte_order_mark_costs_no_row() {
+    let mut w = World::new();
+    w.write("a.json", "\u{feff}{\"n\":1}\n{\"n\":2}\n\u{feff}{\"n\":3}\n");
+    w.write("b.json", "\u{feff}{\"n\":4}");
+    let expected = [(0, "{\"n\":1}"), (1, "{\"n\":2}"), (2, "{\"n\":3}"), (3, "{\"n\":4}")];
+    assert_eq!(w.read(&mut w.open(0)), owned(&expected), "a last line without an end is whole as well");
+    let mut files = w.open(2);
+    assert_eq!(w.read(&mut files), owned(&expected[2..]));
+    w.write("c.json", "\u{feff}\n{\"n\":5}\n");
+    assert_eq!(w.read(&mut files), owned(&[(5, "{\"n\":5}")]), "a mark alone is an empty line");
+    drop(files);
+
+    let mut w = World::new();
+    w.format.format = FileFormat::Csv;
+    let text = format!("\u{feff}\"at\",\"an\nother, one\",n\n{AT},x,1\n{AT},\u{feff},2\n");
+    w.write("a.csv", &text);
+    let mut files = w.open(0);
+    assert_eq!(w.decoded(&mut files, 9), [good(0, "|1"), good(1, "|2")]);
+    w.write("a.csv", &format!("{text}{AT},x,3\n"));
+    assert_eq!(w.decoded(&mut files, 9), [good(2, "|3")]);
+    assert_eq!(w.decoded(&mut w.open(1), 9), [good(1, "|2"), good(2, "|3")]);
+}

@@ -23,6 +23,20 @@ pub const ALARMS: &str = "alarms";
 pub const DEAD_LETTERS: &str = "dead_letters";
 /// Outputs and tables that are the host's own: no plugin writes them.
 pub const HOST_OUTPUTS: [&str; 3] = [ALARM_EVENTS, ALARMS, DEAD_LETTERS];
+/// The view of a tenant's alarms in SQL.
+pub const CURRENT_ALARMS: &str = "current_alarms";
+/// What the view of a stream's hot window is named in SQL, before the stream's name.
+pub const HOT: &str = "hot_";
+
+/// What the host itself has under this name in SQL, if it has: no table of a tenant's can be read there beside it.
+pub fn host_table(name: &str) -> Option<&'static str> {
+    match name {
+        ALARM_EVENTS | ALARMS | DEAD_LETTERS => Some("the host itself writes a table of this name"),
+        CURRENT_ALARMS => Some("the host itself shows the alarms under this name"),
+        _ if name.starts_with(HOT) => Some("the host itself shows the hot windows of streams as hot_STREAM"),
+        _ => None,
+    }
+}
 
 /// Columns that the host appends to every output's rows: T of the batch.
 pub const BATCH_TIME: &str = "_batch_time";

@@ -32,6 +32,9 @@ pub struct Status {
     /// Tables that were kept since the host started, in order.
     #[serde(default)]
     pub tables: Vec<TableStatus>,
+    /// What keeps the host as a whole from taking in rows and changes: too little free disk.
+    #[serde(default)]
+    pub fault: Option<Fault>,
 }
 
 /// What a scenario does.
@@ -125,6 +128,9 @@ pub struct SinkStatus {
     /// Of a notification sink: what became dead letters since the host was started.
     #[serde(default)]
     pub dead_letters: u64,
+    /// What it is behind by it is behind on purpose: it drains at its pace, and its next time has not come.
+    #[serde(default)]
+    pub in_pace: bool,
 }
 
 /// One stream.

@@ -4,6 +4,7 @@
 //! some batch in the place of those before. What it skips in between is in `alarm_events`.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use weir_model::batch::{ALARMS, SCENARIO, SinkCursor, Stage};
 use weir_model::port::Replace;
@@ -14,12 +15,17 @@ use crate::drain::{Checked, Drained, app};
 use crate::engines::Engines;
 use crate::output;
 
+/// How long a drain may take whose time has come, until the table is no more in its pace.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The current alarms of one live run.
 pub struct AlarmTable {
     sink: SinkId,
     state: Mutex<State>,
     fault: Mutex<Option<Fault>>,
     checked: Checked,
+    /// When it drains next, by the machine's time that has passed.
+    next: Mutex<Option<Duration>>,
 }
 
 #[derive(Default)]
@@ -31,7 +37,13 @@ struct State {
 impl AlarmTable {
     /// Opens the sink.
     pub fn new(sink: SinkId) -> Self {
-        Self { sink, state: Mutex::default(), fault: Mutex::new(None), checked: Checked::default() }
+        Self {
+            sink,
+            state: Mutex::default(),
+            fault: Mutex::new(None),
+            checked: Checked::default(),
+            next: Mutex::new(None),
+        }
     }
 
     /// Brings the table to where the ledger is. Blocks.
@@ -97,6 +109,17 @@ impl AlarmTable {
         let head = engines.ledger.head(&self.sink.key)?.map(|h| h.plan.id);
         let (Some(cursor), Some(head)) = (cursor, head) else { return Ok(()) };
         self.replace(engines, Some(&cursor), head.next(), &[]).map(drop)
+    }
+
+    /// Whoever drains it waits until then, so that several batches share one change of the table.
+    pub fn waits_until(&self, next: Duration) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
+    }
+
+    /// Whether it is behind, if it is, only because its time has not come.
+    pub fn in_pace(&self, now: Duration) -> bool {
+        let next = *self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fault().is_none() && next.is_some_and(|next| now <= next.saturating_add(GRACE))
     }
 
     /// Why the last drain failed, if it did.

@@ -260,7 +260,11 @@ async fn drain(pool: Arc<Pool>, id: SinkId) {
                 }
                 let pace = &pool.host.pace;
                 let wait = match pool.host.sink(&id).as_deref() {
-                    Some(Sink::Alarms(_)) => pace.alarms_wait.max(pace.sink_wait),
+                    Some(Sink::Alarms(alarms)) => {
+                        let wait = pace.alarms_wait.max(pace.sink_wait);
+                        alarms.waits_until(pool.host.engines.clock.elapsed().saturating_add(wait));
+                        wait
+                    }
                     _ => pace.sink_wait,
                 };
                 if !wait.is_zero() {

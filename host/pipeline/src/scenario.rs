@@ -40,6 +40,8 @@ struct Inner {
     parked: Option<Parked>,
     /// Why the batch that is due is tried again.
     trouble: Option<Fault>,
+    /// The latest step waited for a stream.
+    waiting: bool,
     ended: bool,
     /// A trigger that runs when the host starts has run.
     ran: bool,
@@ -59,6 +61,8 @@ pub struct Shown {
     pub fault: Option<Fault>,
     /// It ended by `on_failure = "stop"`.
     pub ended: bool,
+    /// No batch begins before a stream is where the last one saw it.
+    pub waiting: bool,
 }
 
 struct Parked {
@@ -106,6 +110,7 @@ impl Scenario {
             inner.clock = None;
         }
         let step = self.step_inner(&mut inner, engines, prepared, streams, limit);
+        inner.waiting = matches!(step, Ok(Step::Waiting(_)));
         match &step {
             Ok(Step::Retry(fault)) => inner.trouble = Some(fault.clone()),
             Ok(Step::Waiting(_)) | Err(_) => {}
@@ -233,6 +238,7 @@ impl Inner {
             parked: self.parked.is_some(),
             fault: self.parked.as_ref().map(|p| p.fault.clone()).or_else(|| self.trouble.clone()),
             ended: self.ended,
+            waiting: self.waiting,
         }
     }
 

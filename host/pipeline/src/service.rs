@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema};
 use weir_model::alarm::{AlarmState, AlarmStatus};
-use weir_model::batch::{ALARMS, BatchRecord, SinkCursor};
+use weir_model::batch::{ALARMS, BatchRecord, CURRENT_ALARMS, HOT, SinkCursor};
 use weir_model::columns::timestamp_type;
 use weir_model::port::{Prepared, ScenarioView, ViewTable};
 use weir_model::review::{Held, Review, ReviewAsk};
@@ -35,7 +35,7 @@ impl Service for Host {
         let full = self.room().err();
         let mut scenarios = Vec::new();
         for view in views {
-            let mut status = self.scenario_status(&view)?;
+            let mut status = self.scenario_status(&view, full.as_ref())?;
             status.sinks = self.sink_status(&view.id, &sinks, status.last_batch.as_ref(), full.as_ref());
             scenarios.push(status);
         }
@@ -69,7 +69,8 @@ impl Service for Host {
         }
         let live = self.live.load(Ordering::Acquire);
         let tables = self.upkept().values().cloned().collect();
-        Ok(Status { time: engines.clock.now(), live, ledger: engines.ledger.incarnation(), scenarios, streams, tables })
+        let (time, ledger) = (engines.clock.now(), engines.ledger.incarnation());
+        Ok(Status { time, live, ledger, scenarios, streams, tables, fault: full })
     }
 
     fn ready(&self) -> Readiness {
@@ -123,7 +124,7 @@ impl Service for Host {
         for stream in streams {
             let (chunks, _) = stream.window.rows(&Offsets::default(), &stream.window.offsets());
             views.push(ViewTable {
-                name: format!("hot_{}", stream.id.stream),
+                name: format!("{HOT}{}", stream.id.stream),
                 schema: stream.def.positioned_schema(),
                 rows: chunks.into_iter().map(|c| c.rows).collect(),
                 stands_in: false,
@@ -271,18 +272,20 @@ impl Host {
     /// What the scenario does now, as far as this host can tell.
     fn present(&self, id: &ScenarioId) -> Result<Present, Fault> {
         let Some(view) = self.engines.store.scenario(id) else { return Ok(Present::default()) };
-        let status = self.scenario_status(&view)?;
+        let status = self.scenario_status(&view, self.room().err().as_ref())?;
         // That nothing holds it is known to a host that runs it only.
         let known = self.live.load(Ordering::Acquire) || status.state != ScenarioState::Running;
         let held = Held { state: known.then_some(status.state), fault: status.fault };
         Ok(Present { held, rejected: status.rejected, paused: status.paused })
     }
 
-    fn scenario_status(&self, view: &ScenarioView) -> Result<ScenarioStatus, Fault> {
+    /// `full`: too little disk is free.
+    fn scenario_status(&self, view: &ScenarioView, full: Option<&Fault>) -> Result<ScenarioStatus, Fault> {
         let engines = &self.engines;
         let running = self.scenario(&view.id);
+        let ticks = running.is_some() || !self.live.load(Ordering::Acquire);
         let known = running.clone().unwrap_or_else(|| Arc::new(Scenario::new(view.id.clone())));
-        let Shown { head, last: last_batch, parked, fault, ended } = known.shown(engines)?;
+        let Shown { head, last: last_batch, parked, fault, ended, waiting } = known.shown(engines)?;
         let paused = engines.ledger.paused(&view.id)?;
         let state = match &view.active {
             Some(_) if !view.removed && !ended && paused.is_some() => ScenarioState::Paused,
@@ -290,6 +293,8 @@ impl Host {
             Some(_) if !view.removed && !ended => ScenarioState::Running,
             _ => ScenarioState::Stopped,
         };
+        let held = full.filter(|_| state == ScenarioState::Running && (waiting || !ticks));
+        let held = held.map(|full| Fault { message: format!("no batch begins: {}", full.message), ..full.clone() });
         let open = engines.ledger.alarms(&view.id)?.iter().filter(|a| a.status != AlarmStatus::Cleared).count();
         Ok(ScenarioStatus {
             tenant: view.id.tenant.clone(),
@@ -302,7 +307,7 @@ impl Host {
             pending: view.pending.clone(),
             rejected: view.rejected.clone(),
             pinned: view.pinned,
-            fault,
+            fault: fault.or(held),
             last_batch,
             skipped_ticks: head.map_or(0, |h| h.plan.skipped_total),
             sinks: Vec::new(),
@@ -334,6 +339,7 @@ impl Host {
             SinkStatus {
                 fault: parts.sinks.get(&sink).and_then(|s| s.fault()).or_else(|| full.cloned().filter(|_| behind > 0)),
                 dead_letters: parts.sinks.get(&sink).map_or(0, |s| s.dead_letters()),
+                in_pace: parts.sinks.get(&sink).is_some_and(|s| s.in_pace(self.engines.clock.elapsed())),
                 sink: sink.output,
                 drained_to,
                 behind,
@@ -423,5 +429,5 @@ fn current_alarms(alarms: &[AlarmState]) -> Result<ViewTable, Fault> {
     let schema = Arc::new(Schema::new(fields));
     let arrays = columns.into_iter().map(|(_, _, c)| c).collect();
     let rows = RecordBatch::try_new(schema.clone(), arrays).map_err(Fault::internal)?;
-    Ok(ViewTable { name: "current_alarms".to_owned(), schema, rows: vec![rows], stands_in: false })
+    Ok(ViewTable { name: CURRENT_ALARMS.to_owned(), schema, rows: vec![rows], stands_in: false })
 }

@@ -1,5 +1,7 @@
 //! Step 5: the sinks of a scenario. Each has its own cursor; a slow or broken one delays only itself.
 
+use std::time::Duration;
+
 use weir_model::batch::ALARMS;
 use weir_model::notify::sink_of;
 use weir_model::{Fault, SinkId};
@@ -46,6 +48,14 @@ impl Sink {
             Self::Rows(rows) => rows.fault(),
             Self::Alarms(alarms) => alarms.fault(),
             Self::Notify(notify) => notify.fault(),
+        }
+    }
+
+    /// Whether it is behind only as far as its pace has it, at this time as the machine counts it.
+    pub fn in_pace(&self, now: Duration) -> bool {
+        match self {
+            Self::Alarms(alarms) => alarms.in_pace(now),
+            Self::Rows(_) | Self::Notify(_) => false,
         }
     }
 

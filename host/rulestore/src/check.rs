@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 use std::time::Duration;
 
+use weir_model::batch::host_table;
 use weir_model::columns::{ColumnType, is_table_column};
 use weir_model::limits::LimitsPatch;
 use weir_model::ruleset::{FileEntry, Manifest, QueryDef, TenantConfig, Trigger};
@@ -105,8 +106,12 @@ pub(crate) fn stream(file: &str, def: &StreamDef) -> Vec<Problem> {
     if def.keep_days == 0 {
         out.push(problem("keep_days", "rows would be removed at once".into()).fix("keep at least 1 day"));
     }
-    if let Some(table) = def.table.as_ref().filter(|t| HOST_TABLES.contains(&t.as_str())) {
-        out.push(problem("table", format!("the host itself writes {table}")).fix("choose another name"));
+    // Without a word of its own, a stream's table has the stream's name.
+    let stem = Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let table = def.table.as_ref().map_or(stem, Name::as_str);
+    if let Some(why) = host_table(table) {
+        let fix = "write table = \"NAME\" with another name";
+        out.push(problem("table", format!("it cannot be {table}: {why}")).fix(fix));
     }
     out.extend(source(file, &def.source));
     out
@@ -255,9 +260,9 @@ pub(crate) fn manifest(m: &Manifest, around: &Around<'_>) -> Vec<Problem> {
         let bronze = around.defs.iter().find(|(n, d)| d.table.as_ref().unwrap_or(n) == &def.table);
         if HOST_TABLES.contains(&name.as_str()) {
             out.push(problem(format!("outputs.{name}"), format!("{name} is the host's own output")).fix("remove it"));
-        } else if HOST_TABLES.contains(&def.table.as_str()) {
+        } else if let Some(why) = host_table(def.table.as_str()) {
             let field = format!("outputs.{name}.table");
-            out.push(problem(field, format!("the host itself writes {}", def.table)).fix("choose another table"));
+            out.push(problem(field, format!("it cannot be {}: {why}", def.table)).fix("choose another name"));
         } else if let Some((stream, _)) = bronze {
             let field = format!("outputs.{name}.table");
             let text = format!("{} holds the rows of stream {stream}", def.table);

@@ -198,6 +198,8 @@ fn a_ruleset_is_rolled_back_and_unpinned() {
     site.json(&["unpin", S1]);
     let again = active(&|now| *now == second["ruleset"]);
     assert_eq!(again["pinned"], Value::Null);
+    let twice = site.ask(&["unpin", S1]);
+    assert!(twice.status.success() && all(&twice).contains("was not pinned"), "{}", all(&twice));
     let events: Vec<Value> = site.json(&["history", S1]).iter().map(|e| e["event"].clone()).collect();
     assert!(events.contains(&"pinned".into()) && events.contains(&"unpinned".into()), "{events:?}");
     assert_eq!(host.stop().code(), Some(0), "{}", site.told());

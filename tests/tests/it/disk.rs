@@ -103,3 +103,27 @@ fn a_full_disk_stops_batches_and_room_lets_them_go_on() {
 fn below_the_floor_tables_and_ingest_wait_and_batches_go_on() {
     runs_through_a_full_disk(12 << 20, 14 << 20, "must stay free", false);
 }
+
+/// A host that begins below the floor runs nothing. Who asks is told so, of the host and of a scenario that it knows.
+#[test]
+fn a_host_that_starts_below_the_floor_says_that_nothing_begins_and_why() {
+    let site = Site::new("200ms", "");
+    let mut host = site.run();
+    host.address();
+    let last = site.batch_after(1);
+    assert_eq!(host.stop().code(), Some(0), "{}", site.told());
+    let settings = std::fs::read_to_string(site.config()).unwrap();
+    std::fs::write(site.config(), format!("{settings}[ledger]\ndisk_floor_bytes = {}\n", 1_u64 << 50)).unwrap();
+    let mut host = site.run();
+    host.address();
+    let status = site.json(&["status"]).remove(0);
+    assert_eq!((&status["live"], &status["fault"]["kind"]), (&true.into(), &"disk".into()), "{status}");
+    let told = String::from_utf8(site.ask(&["status"]).stdout).unwrap();
+    assert!(told.lines().nth(1).is_some_and(|l| l.starts_with("held up: ") && l.contains("must stay free")), "{told}");
+    if let Some(scenario) = status["scenarios"].as_array().unwrap().first() {
+        assert!(scenario["fault"]["message"].as_str().unwrap().starts_with("no batch begins: "), "{status}");
+        assert!(told.contains("netops/s1-syslog  held up"), "{told}");
+        assert!(scenario["last_batch"]["id"].as_u64().unwrap() >= last);
+    }
+    assert_eq!(host.stop().code(), Some(0), "{}", site.told());
+}

@@ -38,7 +38,6 @@ impl<'c> Header<'c> {
 fn places(line: &[u8], delimiter: u8, columns: &[Column]) -> Result<(usize, Vec<Option<usize>>), String> {
     let text = std::str::from_utf8(line)
         .map_err(|e| format!("the header of its file is not UTF-8 after byte {}", e.valid_up_to()))?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let names = csv::cells(text, delimiter).map_err(|e| format!("the header of its file: {e}"))?;
     let mut places = Vec::with_capacity(columns.len());
     for column in columns {

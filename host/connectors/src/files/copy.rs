@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
 use std::path::Path;
 
+use weir_model::rows::BYTE_ORDER_MARK;
 use weir_model::stream::FileFormat;
 use weir_model::{Digest, Fault};
 
@@ -97,7 +98,8 @@ fn is_whole(path: &Path, from: u64, format: Format) -> io::Result<bool> {
     file.seek(SeekFrom::Start(from))?;
     file.take(RECORD_BYTES as u64 + 1).read_to_end(&mut line)?;
     // One that is too long for a record is none, however it ends.
-    Ok(line.len() > RECORD_BYTES || serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_ok())
+    let object = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line);
+    Ok(line.len() > RECORD_BYTES || serde_json::from_slice::<serde::de::IgnoredAny>(object).is_ok())
 }
 
 /// The header of a csv file, with a line end and the empty lines before it; what was taken of the file before ends at
@@ -105,6 +107,9 @@ fn is_whole(path: &Path, from: u64, format: Format) -> io::Result<bool> {
 fn header(path: &Path, upto: u64, delimiter: u8) -> io::Result<Vec<u8>> {
     let mut header = Vec::new();
     File::open(path)?.take(upto.min(RECORD_BYTES as u64)).read_to_end(&mut header)?;
+    if header.starts_with(BYTE_ORDER_MARK) {
+        header.drain(..BYTE_ORDER_MARK.len());
+    }
     let start = header.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(0);
     let end = weir_model::rows::csv::record_end(&header[start..], delimiter);
     // A quote that is not closed: the first line is the header, as it was when the file was first read.

@@ -5,13 +5,13 @@
 //! line costs itself (it is a dead letter) and what it hides, not the file.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use weir_model::Fault;
 use weir_model::port::{Payload, PollLimit, Record};
-use weir_model::rows::csv;
+use weir_model::rows::{BYTE_ORDER_MARK, csv};
 
 use super::inside;
 use super::lines::bounded_line;
@@ -63,10 +63,14 @@ impl CsvRecords {
     }
 
     fn begin(path: &Path, delimiter: u8) -> Result<Self, Fault> {
-        let file = File::open(path).map_err(|e| inside(path, "the spool cannot be read", &e))?;
+        let unreadable = |e| inside(path, "the spool cannot be read", &e);
+        let mut reader = BufReader::with_capacity(1 << 16, File::open(path).map_err(unreadable)?);
+        if reader.fill_buf().map_err(unreadable)?.starts_with(BYTE_ORDER_MARK) {
+            reader.consume(BYTE_ORDER_MARK.len());
+        }
         let mut records = Self {
             path: path.to_owned(),
-            reader: BufReader::with_capacity(1 << 16, file),
+            reader,
             delimiter,
             header: Bytes::new(),
             ahead: std::collections::VecDeque::new(),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use weir_model::Fault;
 use weir_model::port::{PollLimit, Record};
+use weir_model::rows::BYTE_ORDER_MARK;
 
 use super::inside;
 use crate::decode::RECORD_BYTES;
@@ -61,13 +62,17 @@ impl Lines {
         Ok(records)
     }
 
-    /// One line without its end.
+    /// One line without its end, and without a mark before it: no object begins with one, also where files of others
+    /// were put together.
     fn line(&mut self) -> Result<Vec<u8>, Fault> {
         let line = bounded_line(&mut self.reader).map_err(|e| inside(&self.path, "the spool cannot be read", &e))?;
         let mut line = line.unwrap_or_default();
         self.position += 1;
         while line.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {
             line.pop();
+        }
+        if line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(line)
     }

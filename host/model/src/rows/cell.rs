@@ -7,11 +7,12 @@ use arrow_array::builder::{
     ArrayBuilder, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder, Int32Builder,
     Int64Builder, StringBuilder, TimestampMicrosecondBuilder,
 };
-use arrow_array::types::{Date32Type, Decimal128Type};
+use arrow_array::types::Date32Type;
 use arrow_array::{RecordBatch, RecordBatchOptions};
-use arrow_cast::parse::{Parser, parse_decimal, string_to_datetime};
+use arrow_cast::parse::{Parser, string_to_datetime};
 use arrow_schema::{ArrowError, SchemaRef};
 
+use super::decimal::{self, Unfit};
 use crate::columns::ColumnType;
 use crate::stream::Column;
 
@@ -83,9 +84,7 @@ impl<'a> Cell<'a> {
                 Err(_) => Err(shown(&text)),
             },
             ColumnType::Date => Date32Type::parse(&text).map(Self::Date).ok_or_else(|| shown(&text)),
-            ColumnType::Decimal { precision, scale } => {
-                parse_decimal::<Decimal128Type>(&text, precision, scale).map(Self::Decimal).map_err(|_| shown(&text))
-            }
+            ColumnType::Decimal { .. } => decimal_of(column, &text, Shown(&text)).map(Self::Decimal),
             _ => Err(shown(&text)),
         }
     }
@@ -98,14 +97,25 @@ impl<'a> Cell<'a> {
             ColumnType::Int32 => {
                 number.integer().filter(|i| i32::try_from(*i).is_ok()).map(Self::Int64).ok_or_else(shown)
             }
-            ColumnType::Decimal { precision, scale } => {
-                parse_decimal::<Decimal128Type>(&number.to_string(), precision, scale)
-                    .map(Self::Decimal)
-                    .map_err(|_| shown())
-            }
+            ColumnType::Decimal { .. } => match number {
+                Number::Float(float) if !decimal::float_is_exact(float) => {
+                    Err(format!("{}: a number of so many digits is exact in quotes only", shown()))
+                }
+                _ => decimal_of(column, &number.to_string(), number).map(Self::Decimal),
+            },
             _ => Err(shown()),
         }
     }
+}
+
+/// A text as what a decimal column keeps. Nothing is rounded or cut.
+pub(super) fn decimal_of(column: &Column, text: &str, shown: impl fmt::Display) -> Result<i128, String> {
+    let ColumnType::Decimal { precision, scale } = column.ty else { return Err(wrong(column, shown)) };
+    decimal::exact(text, precision, scale).map_err(|unfit| match unfit {
+        Unfit::NoNumber => wrong(column, shown),
+        Unfit::TooFine => format!("{}: it has more than {scale} digits after the point", wrong(column, shown)),
+        Unfit::TooLarge => format!("{}: it has too many digits before the point", wrong(column, shown)),
+    })
 }
 
 /// What is wrong with a value.
@@ -114,7 +124,7 @@ pub(super) fn wrong(column: &Column, got: impl fmt::Display) -> String {
 }
 
 /// A text in a message, cut.
-struct Shown<'a>(&'a str);
+pub(super) struct Shown<'a>(pub(super) &'a str);
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the text {:?}", self.0.chars().take(60).collect::<String>())

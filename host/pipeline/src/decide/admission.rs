@@ -1,6 +1,6 @@
 //! Whether what a plugin says of itself and what the manifest grants fit together.
 
-use weir_model::batch::HOST_OUTPUTS;
+use weir_model::batch::{HOST_OUTPUTS, host_table};
 use weir_model::columns::{ColumnType, Kind};
 use weir_model::notify::NOTIFY_OUTPUT;
 use weir_model::port::{Description, OutputDecl};
@@ -58,10 +58,13 @@ pub fn problems(described: &Description, manifest: &Manifest, state_before: Opti
             );
         }
         let table = manifest.outputs.get(&output.name).map_or(&output.name, |o| &o.table);
-        if HOST_OUTPUTS.contains(&table.as_str()) || table.as_str() == "current_alarms" {
+        if let Some(why) = host_table(table.as_str()) {
             out.push(
-                manifest_problem("outputs", format!("'{table}' is a table of the host's own"))
-                    .fix(format!("send output '{}' to a table of another name", output.name)),
+                manifest_problem(
+                    &format!("outputs.{}.table", output.name),
+                    format!("output '{}' cannot have table {table}: {why}", output.name),
+                )
+                .fix(format!("send output '{}' to a table of another name", output.name)),
             );
         }
         for field in output.fields.iter().filter(|f| f.name.starts_with('_')) {
@@ -128,6 +131,38 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use weir_model::FieldDef;
+
+    /// The host's own names in SQL: what a tenant writes there could not be read.
+    #[test]
+    fn an_output_goes_to_no_table_that_the_host_has_itself() {
+        let described = |output: &str| Description {
+            name: "p".into(),
+            version: "1".into(),
+            outputs: vec![OutputDecl { name: Name::new(output).unwrap(), fields: Vec::new() }],
+            alarms: Vec::new(),
+            inputs: Vec::new(),
+            queries: Vec::new(),
+            rules: Vec::new(),
+            assets: Vec::new(),
+            state: None,
+        };
+        let manifest = |more: &str| -> Manifest {
+            toml::from_str(&format!("plugin = \"p.wasm\"\ntrigger = {{ interval = \"60s\" }}\n{more}")).unwrap()
+        };
+        let told = |output: &str, more: &str| -> Vec<String> {
+            problems(&described(output), &manifest(more), None).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(told("rows", "[outputs.rows]\ntable = \"hotels\"\n"), Vec::<String>::new());
+        for table in ["hot_syslog", "current_alarms", "alarms", "dead_letters"] {
+            let named = told("rows", &format!("[outputs.rows]\ntable = \"{table}\"\n"));
+            assert_eq!(named.len(), 1, "{named:?}");
+            for part in ["scenario.toml", "outputs.rows.table", table, "to a table of another name"] {
+                assert!(named[0].contains(part), "{part} | {}", named[0]);
+            }
+        }
+        // Without a word in the manifest an output's table has its name.
+        assert!(told("hot_syslog", "")[0].contains("hot_STREAM"), "{:?}", told("hot_syslog", ""));
+    }
 
     #[test]
     fn only_an_int64_column_that_is_there_is_kept_as_int32() {

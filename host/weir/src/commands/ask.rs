@@ -8,7 +8,7 @@ use weir_model::fault::Fault;
 use weir_model::id::{BatchId, Digest, Name, RunKey, ScenarioId};
 use weir_model::moment::Moment;
 use weir_model::review::ReviewAsk;
-use weir_model::service::Service;
+use weir_model::service::{ScenarioState, ScenarioStatus, Service};
 use weir_model::time::Time;
 
 use crate::cli::{self, Batch, Ledger};
@@ -176,16 +176,49 @@ pub(super) fn find_digest(service: &dyn Service, id: &ScenarioId, start: &str) -
 }
 
 pub(super) fn unpin(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {
-    act(service.unpin(id), id, "unpinned", out)
+    let before = before(service, id)?;
+    service.unpin(id)?;
+    let idle = before.is_some_and(|(s, _)| s.pinned.is_none());
+    if idle { nothing(id, "unpinned", "was not pinned", out) } else { act(Ok(()), id, "unpinned", out) }
 }
 pub(super) fn forget(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {
     act(service.forget(id), id, "forgotten", out)
 }
 pub(super) fn resume(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {
-    act(service.resume(id), id, "resumed", out)
+    match before(service, id)? {
+        Some((s, true)) if s.state == ScenarioState::Running && s.paused.is_none() => {
+            nothing(id, "resumed", "runs already", out)
+        }
+        // What is parked is parked in a host that runs.
+        Some((s, false)) if s.paused.is_none() => {
+            nothing(id, "resumed", "is not paused; it runs as soon as a host does", out)
+        }
+        _ => act(service.resume(id), id, "resumed", out),
+    }
 }
 pub(super) fn pause(service: &dyn Service, id: &ScenarioId, out: &mut Out<'_>) -> Done {
-    act(service.pause(id), id, "paused", out)
+    let before = before(service, id)?;
+    service.pause(id)?;
+    let already = before.is_some_and(|(s, _)| s.paused.is_some());
+    if already { nothing(id, "paused", "is paused already", out) } else { act(Ok(()), id, "paused", out) }
+}
+
+/// What a scenario that is in the rule store did before something is asked of it, and whether a host runs.
+fn before(service: &dyn Service, id: &ScenarioId) -> Result<Option<(ScenarioStatus, bool)>, Failure> {
+    let status = service.status()?;
+    let live = status.live;
+    let found = status.scenarios.into_iter().find(|s| s.tenant == id.tenant && s.scenario == id.scenario);
+    Ok(found.map(|s| (s, live)))
+}
+
+/// What was asked for was so before: that is no failure.
+fn nothing(id: &ScenarioId, done: &str, why: &str, out: &mut Out<'_>) -> Done {
+    if out.json {
+        out.object(&json!({"tenant": id.tenant, "scenario": id.scenario, "done": done, "changed": false}))?;
+    } else {
+        out.line(format_args!("{id} {why}"))?;
+    }
+    Ok(())
 }
 fn act(acted: Result<(), Fault>, id: &ScenarioId, done: &str, out: &mut Out<'_>) -> Done {
     acted?;

@@ -17,11 +17,15 @@ pub fn text(status: &Status, zone: Zone) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "{} at {}, ledger {}\n",
+        "{} at {}, ledger {}",
         if status.live { "a host is running" } else { "no host is running; this is what the folder holds" },
         time(status.time, zone),
         status.ledger
     );
+    if let Some(fault) = &status.fault {
+        let _ = writeln!(out, "{}", clean(&held("held up", fault)));
+    }
+    out.push('\n');
     if status.scenarios.is_empty() {
         out.push_str("no scenarios\n");
     } else {
@@ -65,7 +69,7 @@ fn scenarios(all: &[ScenarioStatus], zone: Zone) -> Table {
         let batch = s.last_batch.as_ref();
         table.row([
             format!("{}/{}", s.tenant, s.scenario),
-            state(s.state).to_owned(),
+            condition(s).to_owned(),
             maybe(s.ruleset.as_ref().map(Digest::short)),
             maybe(s.plugin.as_ref().map(|p| format!("{} {}", p.name, p.version))),
             maybe(batch.map(|b| b.id.0)),
@@ -82,6 +86,11 @@ fn scenarios(all: &[ScenarioStatus], zone: Zone) -> Table {
     table
 }
 
+/// Its state, or that something keeps it from committing although it runs; what, is said below.
+fn condition(s: &ScenarioStatus) -> &'static str {
+    if s.state == ScenarioState::Running && s.fault.is_some() { "held up" } else { state(s.state) }
+}
+
 fn state(state: ScenarioState) -> &'static str {
     match state {
         ScenarioState::Running => "running",
@@ -93,7 +102,7 @@ fn state(state: ScenarioState) -> &'static str {
 
 fn sinks(all: &[SinkStatus]) -> String {
     let behind: Vec<String> =
-        all.iter().filter(|s| s.behind > 0).map(|s| format!("{} {} behind", s.sink, s.behind)).collect();
+        all.iter().filter(|s| s.behind > 0 && !s.in_pace).map(|s| format!("{} {} behind", s.sink, s.behind)).collect();
     match (all.len(), behind.is_empty()) {
         (0, _) => "-".to_owned(),
         (n, true) => format!("{n} drained"),
@@ -120,7 +129,7 @@ fn held(what: &str, fault: &Fault) -> String {
 fn scenario_troubles(s: &ScenarioStatus, zone: Zone) -> Vec<(String, String)> {
     let id = format!("{}/{}", s.tenant, s.scenario);
     let own = [
-        s.fault.as_ref().map(|f| held(state(s.state), f)),
+        s.fault.as_ref().map(|f| held(condition(s), f)),
         s.rejected.as_ref().map(|n| notice("rejected", n, zone)),
         s.pending.as_ref().map(|n| notice("pending", n, zone)),
         s.paused.map(|since| format!("paused since {}; 'weir resume {id}' lets it go on", time(since, zone))),

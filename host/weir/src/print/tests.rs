@@ -167,6 +167,31 @@ batchId  timestamp             numInputRows  durationMs  sources startOffset..en
     );
 }
 
+/// What runs and commits nothing does not look as if all were well.
+#[test]
+fn status_says_what_holds_up_a_host_and_a_scenario_that_runs() {
+    let mut status = status("inc-1", &["acme"], Some(7));
+    let full = Fault::host(FaultKind::Disk, "5 bytes of disk are free").fix("make room");
+    status.fault = Some(full.clone());
+    status.scenarios[0].fault = Some(Fault { message: format!("no batch begins: {}", full.message), ..full });
+    let text = status::text(&status, Zone::UTC);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[..3], [lines[0], "held up: 5 bytes of disk are free; make room", ""]);
+    assert!(lines[4].starts_with("acme/s1   held up  "), "{text}");
+    assert_eq!(lines[5], "  acme/s1: held up: no batch begins: 5 bytes of disk are free; make room");
+}
+
+/// The table `alarms` follows at its own pace: that is no backlog.
+#[test]
+fn a_sink_that_is_behind_on_purpose_is_not_shown_as_behind() {
+    let mut status = status("inc-1", &["acme"], Some(7));
+    let sinks = &mut status.scenarios[0].sinks;
+    *sinks = vec![of(json!({"sink": "alarms", "drained_to": 6, "behind": 1, "fault": null, "in_pace": true}))];
+    assert!(status::text(&status, Zone::UTC).contains("1 drained"), "{}", status::text(&status, Zone::UTC));
+    status.scenarios[0].sinks[0].in_pace = false;
+    assert!(status::text(&status, Zone::UTC).contains("alarms 1 behind"), "{}", status::text(&status, Zone::UTC));
+}
+
 #[test]
 fn status_is_tables_with_what_is_wrong_under_them() {
     let mut status = status("inc-1", &["acme"], Some(7));

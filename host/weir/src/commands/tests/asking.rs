@@ -252,12 +252,35 @@ fn a_ruleset_is_named_by_the_beginning_of_its_digest() {
 
 #[test]
 fn actions_say_what_they_did() {
-    let (exit, printed) = weir("weir resume acme/s1 --data {data}", fake());
-    assert_eq!((exit, printed.stdout().as_str()), (Exit::Done, "acme/s1 is resumed\n"));
-    let (exit, printed) = weir("weir pause acme/s1 --data {data}", fake());
-    assert_eq!((exit, printed.stdout().as_str()), (Exit::Done, "acme/s1 is paused\n"));
-    let (_, printed) = weir("weir unpin acme/s1 --json --data {data}", fake());
+    let held = |state: &str, paused: bool| {
+        let mut fake = fake();
+        fake.status.scenarios[0].state = serde_json::from_value(json!(state)).unwrap();
+        fake.status.scenarios[0].paused = paused.then_some(fake.status.time);
+        fake.status.scenarios[0].pinned = paused.then(|| digest("r"));
+        fake
+    };
+    for (ask, before, says) in [
+        ("resume", ("paused", true), "acme/s1 is resumed\n"),
+        ("resume", ("parked", false), "acme/s1 is resumed\n"),
+        ("resume", ("running", false), "acme/s1 runs already\n"),
+        ("pause", ("running", false), "acme/s1 is paused\n"),
+        ("pause", ("paused", true), "acme/s1 is paused already\n"),
+        ("unpin", ("running", true), "acme/s1 is unpinned\n"),
+        ("unpin", ("running", false), "acme/s1 was not pinned\n"),
+    ] {
+        let (exit, printed) = weir(&format!("weir {ask} acme/s1 --data {{data}}"), held(before.0, before.1));
+        assert_eq!((exit, printed.stdout().as_str()), (Exit::Done, says), "{ask} {before:?}");
+    }
+    let mut folder = held("running", false);
+    folder.status.live = false;
+    let (exit, printed) = weir("weir resume acme/s1 --data {data}", folder);
+    let says = "acme/s1 is not paused; it runs as soon as a host does\n";
+    assert_eq!((exit, printed.stdout().as_str()), (Exit::Done, says));
+    let (_, printed) = weir("weir unpin acme/s1 --json --data {data}", held("running", true));
     assert_eq!(printed.objects()[0], json!({"tenant": "acme", "scenario": "s1", "done": "unpinned"}));
+    let (_, printed) = weir("weir unpin acme/s1 --json --data {data}", fake());
+    let none = json!({"tenant": "acme", "scenario": "s1", "done": "unpinned", "changed": false});
+    assert_eq!(printed.objects()[0], none);
     let (exit, printed) = weir("weir forget acme/s1 --data {data}", fake());
     assert_eq!(exit, Exit::Usage);
     assert!(printed.stderr().contains("still in the rule store"), "{}", printed.stderr());
