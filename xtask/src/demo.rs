@@ -177,9 +177,10 @@ fn introduction(options: &Options, dir: &Path, weir: &Path) -> String {
     let hint = if example == "network-cep" {
         format!(
             "\nEdit a rule while it runs: in\n  {dir}/store/netops/s1-syslog/rules/1-2.json\n\
-             make `>= 50` a `>= 70` and save. The next batch, within ten seconds, uses it: Edge-RouterA-034 sends 50\n\
+             make `>= 50` a `>= 70` and save. The next batch, within {} seconds, uses it: Edge-RouterA-034 sends 50\n\
              messages a minute, and turns from critical to warning. Break the file, and the last good one keeps running:\n\
-             `weir status` says what is wrong with the new one.\n"
+             `weir status` says what is wrong with the new one.\n",
+            until_used(options.speed)
         )
     } else {
         String::new()
@@ -208,6 +209,12 @@ REST is at http://{listen}. Ctrl-C ends it. Alarms:
     )
 }
 
+/// Seconds until an edit is used, at most: the host looks each second and waits one for the file to rest, whatever the
+/// speed; then the trigger's ten seconds pass, which are the data's.
+fn until_used(speed: Option<u32>) -> u32 {
+    2 + 10u32.div_ceil(speed.unwrap_or(1).max(1))
+}
+
 fn minutes(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} seconds"),
@@ -219,6 +226,24 @@ fn minutes(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ten seconds of the data are less at a higher speed; looking at the store is not.
+    #[test]
+    fn an_edit_is_used_sooner_the_faster_time_runs() {
+        let at = [None, Some(1), Some(3), Some(60), Some(1000)].map(until_used);
+        assert_eq!(at, [12, 12, 6, 3, 3]);
+        let options = |speed| Options {
+            example: "network-cep".to_owned(),
+            dir: None,
+            keep: false,
+            listen: "127.0.0.1:1".to_owned(),
+            seconds: None,
+            speed,
+            injector: false,
+        };
+        let said = |speed| introduction(&options(speed), Path::new("/d"), Path::new("/w"));
+        assert!(said(Some(60)).contains("within 3 seconds") && said(None).contains("within 12 seconds"));
+    }
 
     #[test]
     fn parts_are_pairs_with_comments() {

@@ -25,6 +25,7 @@ pub fn build(paths: &Paths, guest: &Guest) -> Outcome {
     let out = paths.guests();
     let stamp = Stamp::new(paths, guest, None)?;
     if stamp.holds() {
+        eprintln!("guests: {} up to date in {}", wasm_files(&out)?.len(), out.display());
         return Ok(());
     }
     // Cargo never removes the component of a package that is gone, and links those of all others anew.
@@ -41,7 +42,7 @@ pub fn build(paths: &Paths, guest: &Guest) -> Outcome {
     for file in &made {
         copy(file, &out.join(file.file_name().unwrap_or_default()))?;
     }
-    eprintln!("{} components in {}", made.len(), out.display());
+    eprintln!("guests: {} built, in {}", made.len(), out.display());
     stamp.write()
 }
 

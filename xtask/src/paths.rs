@@ -12,10 +12,11 @@ pub struct Paths {
 
 impl Paths {
     /// From where this program lies and where its sources were. `WEIR_REPOSITORY` names a copy of the repository to work
-    /// on instead, with a `target` folder in it: the tests of the documentation have one.
+    /// on instead, with a target folder of its own: the tests of the documentation have one.
     pub fn find() -> Result<Self, String> {
         if let Some(root) = std::env::var_os("WEIR_REPOSITORY").map(PathBuf::from) {
-            return Ok(Self { target: root.join("target"), root });
+            let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+            return Ok(Self { target: root.join(target), root });
         }
         // Cargo says where the sources are for which it runs this: two copies of the repository with one target folder share
         // the program, and it remembers the one that built it.

@@ -293,7 +293,9 @@ impl Host {
             Some(_) if !view.removed && !ended => ScenarioState::Running,
             _ => ScenarioState::Stopped,
         };
-        let held = full.filter(|_| state == ScenarioState::Running && (waiting || !ticks));
+        // Nothing is active yet where the store has not been looked at for want of room.
+        let unread = view.active.is_none() && !view.removed && self.live.load(Ordering::Acquire);
+        let held = full.filter(|_| unread || state == ScenarioState::Running && (waiting || !ticks));
         let held = held.map(|full| Fault { message: format!("no batch begins: {}", full.message), ..full.clone() });
         let open = engines.ledger.alarms(&view.id)?.iter().filter(|a| a.status != AlarmStatus::Cleared).count();
         Ok(ScenarioStatus {

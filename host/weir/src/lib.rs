@@ -15,6 +15,7 @@ pub mod host;
 pub mod logging;
 pub mod print;
 pub mod signals;
+mod whole;
 pub mod wiring;
 
 #[cfg(test)]

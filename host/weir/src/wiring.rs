@@ -30,6 +30,7 @@ use crate::clock::{self, Past};
 use crate::config::Config;
 use crate::held::{self, Held, Use};
 use crate::host::{Checked, RunningHost, Wiring};
+use crate::whole;
 
 /// The file in the data folder that says which rule store its host runs.
 const HOST_FILE: &str = "host.json";
@@ -135,7 +136,8 @@ pub fn remember_store(config: &Config, store: &Path) -> Result<(), Fault> {
     let data = config.data()?;
     let hurried = config.speed > 1 || host_file(data)?.is_some_and(|before| before.hurried);
     let file = serde_json::to_vec(&HostFile { store: store.to_owned(), hurried }).map_err(Fault::internal)?;
-    fs::write(data.join(HOST_FILE), file).map_err(|e| in_data(data, &e))
+    // Whole, because no host and no command gets on without it: one that was cut short would stop them all.
+    whole::put(&data.join(HOST_FILE), &file).map_err(|e| in_data(data, &e))
 }
 
 /// What the data folder remembers; nothing when no host has run there.

@@ -217,7 +217,7 @@ fn alarm(j: &Judged, counts: &Frame) -> Alarm {
             j.host,
             j.ip,
             j.err_cnt,
-            j.minute.hour_minute()
+            j.minute
         ))
         .field("err_cnt", j.err_cnt)
         .field("minute", j.minute)

@@ -58,7 +58,7 @@ impl Detector for Logins {
         b.alarms(bad.map(|row| {
             let severity = severities.get(row).and_then(|s| s.parse().ok()).unwrap_or(Severity::Warning);
             Alarm::raise("many_logins", [&routers[row]], severity)
-                .message(format!("{}: {} log-ins in {}", &routers[row], logins[row], (to - MINUTE).hour_minute()))
+                .message(format!("{}: {} log-ins in {}", &routers[row], logins[row], to - MINUTE))
                 .field("logins", logins[row])
                 .because(counts.row(row))
         }))?;

@@ -19,7 +19,7 @@ fn a_router_over_the_limit_is_an_alarm_and_every_count_a_row() {
     let report = kit.run("2026-11-30T12:05:07Z").unwrap();
 
     assert_eq!(report.alarms.len(), 1);
-    assert_eq!(report.alarms[0].message, "busy: 12 log-ins in 12:03");
+    assert_eq!(report.alarms[0].message, "busy: 12 log-ins in 2026-11-30T12:03:00Z");
     assert_eq!(report.rows("login_counts").len(), 2);
     assert_eq!(
         report.rows("login_counts")[1],

@@ -9,7 +9,9 @@ use weir_model::port::Ledger;
 use weir_model::service::{ScenarioState, Service};
 use weir_model::{BatchId, Clock, Fault, FaultKind, NoFaults, RunKey, Time, VirtualClock};
 use weir_pipeline::scenario::Step;
+use weir_pipeline::{Host, Pace};
 
+use crate::support::binary::until;
 use crate::support::engines::{Opened, open};
 use crate::support::fakes::{CountingSources, OneScenario, quick_folder, summing};
 
@@ -128,4 +130,32 @@ fn what_is_not_there_is_neither_paused_nor_resumed() {
         assert_eq!(fault.kind, FaultKind::NotFound);
         assert!(fault.message.contains("t/other") && fault.fix.is_some(), "{fault}");
     }
+}
+
+/// A host that starts with less free disk than its floor begins no batch. Its scenarios run as far as anybody wished, so
+/// that they do not must be said of each.
+#[test]
+fn a_scenario_that_begins_no_batch_because_the_disk_is_full_says_so() {
+    let world = World::new("");
+    let opened = world.open();
+    assert_eq!(world.batches(&opened), 1);
+    let scenario = |host: &Host| host.status().unwrap().scenarios.remove(0);
+    assert_eq!((scenario(&opened.host).state, scenario(&opened.host).fault), (ScenarioState::Running, None));
+
+    let floor = Some((world.dir.path().to_owned(), u64::MAX));
+    let host = Host::new(opened.host.engines.clone(), Pace { disk_floor: floor, ..Pace::default() });
+    let task = world.runtime.spawn(weir_pipeline::loops::run(host.clone()));
+    until("the host runs", || host.status().unwrap().live.then_some(()));
+    let status = host.status().unwrap();
+    let whole = status.fault.unwrap();
+    assert_eq!((whole.kind, whole.field.as_deref()), (FaultKind::Disk, Some("ledger.disk_floor_bytes")));
+    let held = scenario(&host);
+    let fault = held.fault.unwrap();
+    assert_eq!((held.state, fault.kind), (ScenarioState::Running, FaultKind::Disk));
+    assert!(fault.message.starts_with("no batch begins: ") && fault.message.contains("must stay free"), "{fault}");
+    // One that is paused does not wait for room.
+    host.pause(&world.store.id()).unwrap();
+    assert_eq!((scenario(&host).state, scenario(&host).fault), (ScenarioState::Paused, None));
+    host.stop();
+    world.runtime.block_on(task).unwrap();
 }

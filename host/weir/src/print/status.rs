@@ -27,7 +27,10 @@ pub fn text(status: &Status, zone: Zone) -> String {
     }
     out.push('\n');
     if status.scenarios.is_empty() {
-        out.push_str("no scenarios\n");
+        out.push_str(match &status.fault {
+            Some(_) if status.live => "no scenarios: the rule store has not been looked at\n",
+            _ => "no scenarios\n",
+        });
     } else {
         let _ = write!(out, "{}", scenarios(&status.scenarios, zone));
     }
