@@ -127,3 +127,28 @@ impl AlarmTable {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use weir_model::RunKey;
+
+    use super::*;
+
+    #[test]
+    fn behind_is_in_pace_until_its_time_has_come_and_a_drain_could_be_done() {
+        let output = Name::new(ALARMS).unwrap();
+        let table = AlarmTable::new(SinkId { key: RunKey::live("t/s".parse().unwrap()), output });
+        let at = Duration::from_millis;
+        assert!(!table.in_pace(at(0)), "nobody has said that it waits");
+        table.waits_until(at(5_000));
+        assert!(table.in_pace(at(100)) && table.in_pace(at(6_000)));
+        assert!(!table.in_pace(at(6_001)), "its time has come and gone");
+        table.waits_until(at(11_000));
+        assert!(table.in_pace(at(6_001)));
+        // One that fails is not waiting for its time.
+        let fault = Fault::external(weir_model::FaultKind::Sink, "no folder");
+        *table.fault.lock().unwrap() = Some(fault);
+        assert!(!table.in_pace(at(6_001)));
+    }
+}
