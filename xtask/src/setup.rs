@@ -32,11 +32,10 @@ pub fn guest_toolchain(paths: &Paths) -> Result<Guest, String> {
 /// What the host's dependencies are compiled with beside Rust.
 pub fn host_tools() -> Outcome {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    if exists(&compiler, "--version") {
-        return Ok(());
-    }
+    let missing = [(compiler.as_str(), "C compiler"), ("make", "make")].into_iter().find(|(n, _)| !exists(n, "--version"));
+    let Some((program, what)) = missing else { return Ok(()) };
     Err(format!(
-        "there is no C compiler ({compiler}), and some dependencies (compression, TLS, QuickJS) are written in C.\n\
+        "there is no {what} ({program}), and some dependencies (compression, TLS, QuickJS, jemalloc) are written in C.\n\
          On Debian or Ubuntu: apt-get install build-essential; on macOS: xcode-select --install"
     ))
 }

@@ -27,7 +27,7 @@ pub struct LedgerConfig {
     /// 64 MiB, which is the default.
     pub journal_bytes: u64,
     /// Memory for unflushed values of one large keyspace; the small ones take a quarter. Bounds how long a flush stalls
-    /// commits. Default 16 MiB.
+    /// commits, and what a host that writes little keeps. Default 4 MiB.
     pub memtable_bytes: u64,
     /// Batches of each run, from the head back, whose chain is walked when the ledger is opened. `check` walks all.
     /// Default 256.
@@ -44,7 +44,7 @@ impl Default for LedgerConfig {
             retries: 2,
             cache_bytes: 32 << 20,
             journal_bytes: 64 << 20,
-            memtable_bytes: 16 << 20,
+            memtable_bytes: 4 << 20,
             open_walk: 256,
         }
     }

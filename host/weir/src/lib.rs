@@ -4,6 +4,7 @@
 //! Exit codes: [`exit`]. Settings: `defaults.toml`, read by [`config`]. What stands between this crate and the rest of
 //! the host: [`host::Wiring`].
 
+mod allocator;
 pub mod cli;
 pub mod clock;
 pub mod commands;
