@@ -67,16 +67,24 @@ impl Host {
         (Self { child, data }, batches)
     }
 
-    /// Resident memory in MB, now and at most.
-    fn memory(&self) -> (f64, f64) {
+    /// Resident memory in MB: all of it, what of it was allocated (the rest is the program itself, whose pages come in as
+    /// they are first used), and all of it at most.
+    fn memory(&self) -> Memory {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let of = |field: &str| {
             let line = text.lines().find_map(|l| l.strip_prefix(field));
             let kilobytes = line.and_then(|l| l.split_whitespace().next()?.parse::<f64>().ok());
             kilobytes.unwrap_or(f64::NAN) / 1024.0
         };
-        (of("VmRSS:"), of("VmHWM:"))
+        Memory { resident: of("VmRSS:"), allocated: of("RssAnon:"), most: of("VmHWM:") }
     }
+}
+
+/// Megabytes.
+struct Memory {
+    resident: f64,
+    allocated: f64,
+    most: f64,
 }
 
 impl Drop for Host {
@@ -154,7 +162,7 @@ pub fn run(report: &mut Report, minutes: u64) {
     let mut half_way = None;
     while begun.elapsed() < Duration::from_secs(60 * minutes) {
         if half_way.is_none() && begun.elapsed() > Duration::from_secs(30 * minutes) {
-            half_way = Some((host.memory().0, tables(&host.data).open.p50()));
+            half_way = Some((host.memory(), tables(&host.data).open.p50()));
         }
         if let Ok((scenario, batch)) = batches.recv_timeout(Duration::from_secs(5)) {
             let (lag, own) = by.entry(scenario.clone()).or_default();
@@ -175,13 +183,23 @@ pub fn run(report: &mut Report, minutes: u64) {
     }
     report.durations("all three: tick to committed and logged", &all, None);
     report.durations("of that the batch itself, plan to commit", &all_own, None);
-    let (memory_then, open_then) = half_way.unwrap_or((f64::NAN, f64::NAN));
-    let growth = at_end.0 - memory_then;
+    let (then, open_then) = half_way.expect("a loop of some minutes passes its middle");
+    let (start, end) = (at_start, at_end);
     report.figure(
-        &format!("resident memory after one minute, half way, and {minutes} minutes later"),
+        &format!("allocated memory after one minute, half way, and {minutes} minutes later"),
         &format!(
-            "{:.0} MB, {memory_then:.0} MB, {:.0} MB ({growth:+.0} MB); at most {:.0} MB",
-            at_start.0, at_end.0, at_end.1
+            "{:.0} MB, {:.0} MB, {:.0} MB ({:+.0} MB)",
+            start.allocated,
+            then.allocated,
+            end.allocated,
+            end.allocated - then.allocated
+        ),
+    );
+    report.figure(
+        "resident memory, which is that and the pages of the program that were used",
+        &format!(
+            "{:.0} MB, {:.0} MB, {:.0} MB; at most {:.0} MB",
+            start.resident, then.resident, end.resident, end.most
         ),
     );
     report.figure(

@@ -32,7 +32,8 @@ pub fn guest_toolchain(paths: &Paths) -> Result<Guest, String> {
 /// What the host's dependencies are compiled with beside Rust.
 pub fn host_tools() -> Outcome {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let missing = [(compiler.as_str(), "C compiler"), ("make", "make")].into_iter().find(|(n, _)| !exists(n, "--version"));
+    let missing =
+        [(compiler.as_str(), "C compiler"), ("make", "make")].into_iter().find(|(n, _)| !exists(n, "--version"));
     let Some((program, what)) = missing else { return Ok(()) };
     Err(format!(
         "there is no {what} ({program}), and some dependencies (compression, TLS, QuickJS, jemalloc) are written in C.\n\
