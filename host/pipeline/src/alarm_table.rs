@@ -3,7 +3,7 @@
 //! It has no outputs of its own: the alarms are in keyed state, and each drain puts the scenario's rows as they are after
 //! some batch in the place of those before. What it skips in between is in `alarm_events`.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_model::batch::{ALARMS, SCENARIO, SinkCursor, Stage};
@@ -93,7 +93,7 @@ impl AlarmTable {
         let app = app(engines, &self.sink)?;
         let table = self.checked.table(engines, &self.sink, &name, rows.schema(), cursor, &app)?;
         engines.faults.pass("sink.before-append")?;
-        let rows = if alarms.is_empty() { Vec::new() } else { vec![rows] };
+        let rows = Arc::new(if alarms.is_empty() { Vec::new() } else { vec![rows] });
         let matching = vec![(SCENARIO.to_owned(), self.sink.key.scenario.to_string())];
         let version = i64::try_from(at.0).unwrap_or(i64::MAX);
         engines.runtime.block_on(table.replace(Replace { app, version, rows, matching, between: None }))?;

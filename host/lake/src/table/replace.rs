@@ -16,7 +16,7 @@ use deltalake::kernel::Transaction;
 use deltalake::kernel::transaction::CommitBuilder;
 use deltalake::protocol::{DeltaOperation, SaveMode};
 use weir_model::columns::timestamp_type;
-use weir_model::port::Replace;
+use weir_model::port::{Pages, Replace};
 use weir_model::{Fault, FaultKind, FaultPoints, Time};
 
 use super::create::{lacking, plain, quiet};
@@ -61,14 +61,19 @@ impl Writer {
                 self.held = Some(held);
                 return Ok(());
             }
-            let schema = what.rows.first().map_or_else(|| Arc::new(Schema::empty()), |rows| plain(rows.schema_ref()));
+            let schema = what.rows.schema().map_or_else(|| Arc::new(Schema::empty()), |schema| plain(&schema));
             let missing = lacking(&held.schema, &schema, &folder.name)?;
             if !missing.is_empty() {
                 self.widen(&missing).await?;
                 continue;
             }
             target.check(&held.schema, &folder.name)?;
-            let rows = target.conform(&what.rows, &held.schema, &folder.name)?;
+            let rows = New {
+                pages: what.rows.clone(),
+                target: target.clone(),
+                schema: held.schema.clone(),
+                table: folder.name.clone(),
+            };
             if held.append_only {
                 return Err(Fault::external(FaultKind::Sink, "rows cannot be replaced: the table is append-only")
                     .file(&folder.name)
@@ -76,9 +81,9 @@ impl Writer {
                     .fix("set this property of the table to false"));
             }
             let attempt = if held.plain && read_files(&folder, &mut held).await? {
-                self.replace_plain(&held, &target, rows, &apps).await
+                self.replace_plain(&held, rows, &apps).await
             } else {
-                self.replace_ordinary(&held, &target, rows, &apps).await
+                self.replace_ordinary(&held, rows, &apps).await
             };
             match attempt {
                 Ok(Attempt::Taken) => {}
@@ -97,21 +102,13 @@ impl Writer {
         Err(self.outrun())
     }
 
-    async fn replace_plain(
-        &self,
-        held: &Held,
-        target: &Target,
-        rows: Vec<RecordBatch>,
-        apps: &[(String, i64)],
-    ) -> Result<Attempt, Fault> {
+    async fn replace_plain(&self, held: &Held, new: New, apps: &[(String, i64)]) -> Result<Attempt, Fault> {
         let work = Work {
             folder: self.folder.clone(),
-            schema: held.schema.clone(),
             version: held.version + 1,
             files: held.files.clone().unwrap_or_default(),
             file_bytes: self.settings.file_bytes,
-            target: target.clone(),
-            rows,
+            new,
             apps: apps.to_vec(),
         };
         let faults = self.faults.clone();
@@ -119,18 +116,23 @@ impl Writer {
     }
 
     /// The table format's own way, for tables that ask more of a writer.
-    async fn replace_ordinary(
-        &self,
-        held: &Held,
-        target: &Target,
-        rows: Vec<RecordBatch>,
-        apps: &[(String, i64)],
-    ) -> Result<Attempt, Fault> {
+    async fn replace_ordinary(&self, held: &Held, new: New, apps: &[(String, i64)]) -> Result<Attempt, Fault> {
         let name = self.folder.name.clone();
         let fault = |e| delta_fault(&name, &e);
         let table = open(&self.folder).await?.ok_or_else(|| self.folder.missing())?;
         let transactions = || apps.iter().map(|(app, version)| Transaction::new(app, *version)).collect();
         let properties = quiet().with_application_transactions(transactions());
+        let target = new.target.clone();
+        // Such a table's rows are in memory together.
+        let all = move || {
+            let mut rows = Vec::new();
+            new.each(&mut |page| {
+                rows.push(page);
+                Ok(())
+            })?;
+            Ok::<_, Fault>(rows)
+        };
+        let rows = tokio::task::spawn_blocking(all).await.map_err(Fault::internal)??;
         if rows.iter().any(|batch| batch.num_rows() > 0) {
             let mut write = table.write(rows).with_save_mode(SaveMode::Overwrite).with_commit_properties(properties);
             if let Some(predicate) = target.expression() {
@@ -166,21 +168,42 @@ impl Writer {
 /// A replacement of a plain table's rows, with all that a blocking thread needs.
 struct Work {
     folder: Folder,
-    schema: SchemaRef,
     version: u64,
     files: Vec<LiveFile>,
     file_bytes: u64,
-    target: Target,
-    rows: Vec<RecordBatch>,
+    new: New,
     apps: Vec<(String, i64)>,
+}
+
+/// The new rows, and which ones they take the place of.
+struct New {
+    pages: Arc<dyn Pages>,
+    target: Target,
+    /// The table's.
+    schema: SchemaRef,
+    table: String,
+}
+
+impl New {
+    /// Page by page in the table's schema. One that would not be replaced itself is the caller's defect.
+    fn each(&self, take: &mut dyn FnMut(RecordBatch) -> Result<(), Fault>) -> Result<(), Fault> {
+        let what = format!("table {}", self.table);
+        self.pages.each(&mut |page| {
+            let page = adapt(&page, &self.schema, &what).map_err(|f| Fault { kind: FaultKind::Sink, ..f })?;
+            if self.target.staying(&page)?.true_count() > 0 {
+                return Err(Fault::internal(format_args!("{what}: rows come in the place of others than they are")));
+            }
+            take(page)
+        })
+    }
 }
 
 impl Work {
     fn run(self, faults: &dyn FaultPoints) -> Result<Attempt, Fault> {
-        let mut writer = RowWriter::new(&self.folder, &self.schema, self.file_bytes);
+        let mut writer = RowWriter::new(&self.folder, &self.new.schema, self.file_bytes);
         let mut removed = Vec::new();
         for file in &self.files {
-            let gone = match self.target.reach(file) {
+            let gone = match self.new.target.reach(file) {
                 Reach::None => false,
                 Reach::All => true,
                 Reach::Open => self.rewrite(file, &mut writer)?,
@@ -189,11 +212,9 @@ impl Work {
                 removed.push(file.clone());
             }
         }
-        for batch in &self.rows {
-            writer.write(batch)?;
-        }
+        self.new.each(&mut |page| writer.write(&page))?;
         let added = writer.finish()?;
-        let entry = entry(&Reason::Replace(self.target.text()), &added, &removed, &self.apps)?;
+        let entry = entry(&Reason::Replace(self.new.target.text()), &added, &removed, &self.apps)?;
         let staged = self.folder.stage(None, &entry)?;
         faults.pass("sink.file-written")?;
         match self.folder.put_entry(self.version, &staged)? {
@@ -213,16 +234,16 @@ impl Work {
         // Batches before the first one that loses a row: written once it is known that the file goes.
         let mut whole = 0;
         let mut going = false;
-        for (at, batch) in FileRows::open(&self.folder, &self.schema, file)?.enumerate() {
+        for (at, batch) in FileRows::open(&self.folder, &self.new.schema, file)?.enumerate() {
             let batch = batch?;
-            let stay = self.target.staying(&batch)?;
+            let stay = self.new.target.staying(&batch)?;
             if stay.true_count() == batch.num_rows() && !going {
                 whole = at + 1;
                 continue;
             }
             if !going {
                 going = true;
-                for earlier in FileRows::open(&self.folder, &self.schema, file)?.take(whole) {
+                for earlier in FileRows::open(&self.folder, &self.new.schema, file)?.take(whole) {
                     writer.write(&earlier?)?;
                 }
             }
@@ -248,20 +269,6 @@ impl Target {
             }
         }
         Ok(())
-    }
-
-    /// The new rows in the table's schema. One that would not be replaced itself is the caller's defect.
-    fn conform(&self, rows: &[RecordBatch], schema: &SchemaRef, name: &str) -> Result<Vec<RecordBatch>, Fault> {
-        let what = format!("table {name}");
-        let mut conformed = Vec::with_capacity(rows.len());
-        for batch in rows {
-            let batch = adapt(batch, schema, &what).map_err(|f| Fault { kind: FaultKind::Sink, ..f })?;
-            if self.staying(&batch)?.true_count() > 0 {
-                return Err(Fault::internal(format_args!("{what}: rows come in the place of others than they are")));
-            }
-            conformed.push(batch);
-        }
-        Ok(conformed)
     }
 
     fn reach(&self, file: &LiveFile) -> Reach {

@@ -38,7 +38,7 @@ pub fn replace(version: i64, who: Option<&str>, minutes: Option<(i64, i64)>, new
     Replace {
         app: "r".to_owned(),
         version,
-        rows: if new.is_empty() { Vec::new() } else { vec![rows(new)] },
+        rows: Arc::new(if new.is_empty() { Vec::new() } else { vec![rows(new)] }),
         matching: who.map(|who| ("who".to_owned(), who.to_owned())).into_iter().collect(),
         between: minutes.map(|(from, to)| ("at".to_owned(), at(from), at(to))),
     }

@@ -40,6 +40,24 @@ pub struct Append {
     pub rows: RecordBatch,
 }
 
+/// Rows a page at a time, because all of them may not fit in memory. They may be asked for more than once: a change that
+/// another writer was faster than begins anew.
+pub trait Pages: std::fmt::Debug + Send + Sync {
+    /// That of every page; none when there is no page.
+    fn schema(&self) -> Option<SchemaRef>;
+    /// Hands over every page, in the same order each time, up to the first error. Blocks.
+    fn each(&self, take: &mut dyn FnMut(RecordBatch) -> Result<(), Fault>) -> Result<(), Fault>;
+}
+
+impl Pages for Vec<RecordBatch> {
+    fn schema(&self) -> Option<SchemaRef> {
+        self.first().map(RecordBatch::schema)
+    }
+    fn each(&self, take: &mut dyn FnMut(RecordBatch) -> Result<(), Fault>) -> Result<(), Fault> {
+        self.iter().cloned().try_for_each(take)
+    }
+}
+
 /// Rows that take the place of others.
 #[derive(Debug, Clone)]
 pub struct Replace {
@@ -47,9 +65,8 @@ pub struct Replace {
     pub app: String,
     /// Which of its changes this is: grows strictly per `app`, as in [`Append`].
     pub version: i64,
-    /// The new rows, each of them inside of `matching` and `between`. None: the others are only taken away. All have
-    /// one schema.
-    pub rows: Vec<RecordBatch>,
+    /// The new rows, each of them inside of `matching` and `between`. None: the others are only taken away.
+    pub rows: Arc<dyn Pages>,
     /// Rows with all of these are taken away: text column = value. Rows without a value stay.
     pub matching: Vec<(String, String)>,
     /// And with this timestamp column in [from, to), if given.

@@ -2,6 +2,7 @@
 //! and alarm events stay as they are.
 
 use std::collections::BTreeMap;
+use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, new_null_array};
@@ -9,7 +10,7 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use weir_model::batch::{BATCH_TIME, BatchRecord, RULESET, SCENARIO, SinkCursor};
 use weir_model::columns::output_schema;
-use weir_model::port::Replace;
+use weir_model::port::{Ledger, Pages, Replace};
 use weir_model::service::BackfillProgress;
 use weir_model::{BatchId, Fault, FaultKind, Name, RunKey, SinkId, Stage, Time};
 
@@ -22,8 +23,6 @@ use crate::output;
 
 /// Bytes that are read from the ledger at once.
 const PAGE_BYTES: usize = 8 << 20;
-/// Rows of one table that are published at once, in bytes: they are in memory together.
-const MOST_BYTES: usize = 512 << 20;
 
 /// Publishes a run that has all its batches. Idempotent: a table that holds the run already is left alone. Blocks.
 pub(super) fn publish(host: &Host, run: &Run) -> Result<bool, Fault> {
@@ -75,17 +74,17 @@ fn table_of(
 ) -> Result<(), Fault> {
     let scenario = &run.key.scenario;
     let runtime = &engines.runtime;
-    let schema = widest(&none);
+    let schema = together(&none);
     let table = runtime.block_on(engines.lake.table(&scenario.tenant, name, schema.clone()))?;
     let app = app(engines, &SinkId { key: run.key.clone(), output: name.clone() })?;
     let version = i64::try_from(head.plan.id.0).map_err(Fault::internal)?;
     if runtime.block_on(table.held(&app))?.is_some_and(|held| held >= version) {
         return not_replaced(engines, run, name);
     }
-    let (mut rows, mut bytes) = (Vec::new(), 0);
-    for output in outputs {
-        let sink = SinkId { key: run.key.clone(), output: output.clone() };
-        if engines.ledger.cursor(&sink)?.is_some() {
+    let sinks: Vec<SinkId> =
+        outputs.iter().map(|output| SinkId { key: run.key.clone(), output: output.clone() }).collect();
+    for sink in &sinks {
+        if engines.ledger.cursor(sink)?.is_some() {
             return Err(Fault::tenant(
                 FaultKind::NotReplayable,
                 format_args!("the rows of {} were discarded, or published into a table {name} that is gone", run.key),
@@ -93,29 +92,8 @@ fn table_of(
             .field("--name")
             .fix("begin a run of another name"));
         }
-        let mut after = None;
-        loop {
-            let page = engines.ledger.outputs(&sink, after, PAGE_BYTES)?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.batch);
-            // One batch a page: thousands of batches of two rows would take many times what their rows do.
-            for whole in joined(page.into_iter().map(|pending| pending.rows).collect())? {
-                bytes += whole.get_array_memory_size();
-                rows.push(whole);
-            }
-            if bytes > MOST_BYTES {
-                return Err(Fault::tenant(
-                    FaultKind::Output,
-                    format_args!("the rows for table {name} have more than {MOST_BYTES} bytes"),
-                )
-                .field("--to")
-                .fix("publish in shorter ranges"));
-            }
-        }
     }
-    let schema = widest(&rows.iter().chain(&none).cloned().collect::<Vec<_>>());
-    let table = runtime.block_on(engines.lake.table(&scenario.tenant, name, schema.clone()))?;
-    let rows = rows.iter().map(|rows| widened(rows, &schema)).collect::<Result<Vec<_>, _>>()?;
+    let rows = Arc::new(Kept { ledger: engines.ledger.clone(), sinks, schema });
     let range = run.backfill.range;
     runtime.block_on(table.replace(Replace {
         app,
@@ -198,12 +176,12 @@ fn joined(all: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, Fault> {
     alike.map(|some| concat_batches(some[0].schema_ref(), some).map_err(Fault::internal)).collect()
 }
 
-/// All columns of all of them.
-fn widest(all: &[RecordBatch]) -> SchemaRef {
+/// What the outputs of one table have in common with the table: all of their columns.
+fn together(outputs: &[RecordBatch]) -> SchemaRef {
     let mut fields: Vec<Arc<Field>> = Vec::new();
-    for field in all.iter().flat_map(|rows| rows.schema_ref().fields()) {
+    for field in outputs.iter().flat_map(|rows| rows.schema_ref().fields()) {
         if !fields.iter().any(|known| known.name() == field.name()) {
-            let everywhere = all.iter().all(|rows| rows.column_by_name(field.name()).is_some());
+            let everywhere = outputs.iter().all(|rows| rows.column_by_name(field.name()).is_some());
             let nullable = field.is_nullable() || !everywhere;
             fields.push(Arc::new(field.as_ref().clone().with_nullable(nullable)));
         }
@@ -211,7 +189,47 @@ fn widest(all: &[RecordBatch]) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
+/// What a run left in the ledger for one table.
+struct Kept {
+    ledger: Arc<dyn Ledger>,
+    sinks: Vec<SinkId>,
+    schema: SchemaRef,
+}
+
+impl Debug for Kept {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").field("sinks", &self.sinks).finish_non_exhaustive()
+    }
+}
+
+impl Pages for Kept {
+    fn schema(&self) -> Option<SchemaRef> {
+        Some(self.schema.clone())
+    }
+    fn each(&self, take: &mut dyn FnMut(RecordBatch) -> Result<(), Fault>) -> Result<(), Fault> {
+        for sink in &self.sinks {
+            let mut after = None;
+            loop {
+                let page = self.ledger.outputs(sink, after, PAGE_BYTES)?;
+                let Some(last) = page.last() else { break };
+                after = Some(last.batch);
+                // One batch a page: thousands of batches of two rows would take many times what their rows do.
+                for whole in joined(page.into_iter().map(|pending| pending.rows).collect())? {
+                    take(widened(&whole, &self.schema)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 fn widened(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Fault> {
+    if let Some(field) = rows.schema_ref().fields().iter().find(|f| schema.field_with_name(f.name()).is_err()) {
+        return Err(Fault::internal(format_args!(
+            "a row of the run has a column {}, which its ruleset lacks",
+            field.name()
+        )));
+    }
     let columns = schema.fields().iter().map(|field| match rows.column_by_name(field.name()) {
         Some(column) => column.clone(),
         None => new_null_array(field.data_type(), rows.num_rows()),
