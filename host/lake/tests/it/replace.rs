@@ -343,7 +343,7 @@ fn the_new_rows_may_have_columns_that_the_table_lacks() {
     let mut columns = narrow.columns().to_vec();
     columns.push(Arc::new(Int64Array::from(vec![77])));
     let wide = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
-    house.replace(&table, Replace { rows: vec![wide], ..replace(1, Some("x"), None, &[]) }).unwrap();
+    house.replace(&table, Replace { rows: Arc::new(vec![wide]), ..replace(1, Some("x"), None, &[]) }).unwrap();
     let all = house.lake.query(&name("acme"), "SELECT n, more FROM kept ORDER BY n", vec![]).unwrap();
     assert_eq!(lines(&all), ["2|", "3|77"]);
     assert_eq!(python(&house.place()).1.len(), 2);
