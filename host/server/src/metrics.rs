@@ -21,8 +21,7 @@
 //! | `weir_table_expired_rows_total` | tenant, table | kept long enough and removed |
 //! | `weir_table_upkeep_stopped` | tenant, table | 1: a fault holds its upkeep |
 //!
-//! Of the process there are the usual `process_*` (`process_resident_memory_bytes`, `process_cpu_seconds_total`,
-//! `process_open_fds` and others). The pipeline's own names must differ from these. [`BATCH_DURATION`] is a histogram with the buckets below.
+//! The pipeline's own names must differ from these. [`BATCH_DURATION`] is a histogram with the buckets below.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -53,13 +52,7 @@ pub fn install() -> Result<(Scrape, impl Fn() + Send + Sync + 'static), Fault> {
         .map_err(|e| failed(&e))?;
     metrics::describe_histogram!(BATCH_DURATION, metrics::Unit::Seconds, "From plan to commit");
     let tidy = handle.clone();
-    let process = metrics_process::Collector::default();
-    process.describe();
-    let scrape = move || {
-        process.collect();
-        handle.render()
-    };
-    Ok((Arc::new(scrape), move || {
+    Ok((Arc::new(move || handle.render()), move || {
         tidy.run_upkeep();
     }))
 }

@@ -138,7 +138,6 @@ fn an_operator_looks_asks_replays_and_sees_what_was_refused() {
         ("/healthz", ""),
         ("/readyz", "\"ready\":true"),
         ("/metrics", "weir_"),
-        ("/metrics", "process_resident_memory_bytes"),
         ("/api/v1/alarms", "Edge-RouterA-034"),
         ("/api/v1/status", "s1-syslog"),
     ] {
