@@ -6,11 +6,15 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::middleware::map_response;
+use axum::response::Response;
 use axum::serve::Listener;
 use hyper::body::{Frame, SizeHint};
 use hyper::server::conn::http1;
@@ -29,7 +33,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// What the connections of one listener may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Connections at once. More wait until one is closed.
+    /// Connections at once. More wait until one is closed; while there is no place, a connection ends with its next answer,
+    /// so that nobody keeps a place by asking again and again.
     pub connections: usize,
     /// From the connection, or the answer before, to the end of a request's head.
     pub head: Duration,
@@ -51,6 +56,15 @@ pub(crate) async fn serve<L: Listener>(
     stopped: impl Future<Output = ()>,
 ) {
     let places = Arc::new(Semaphore::new(bounds.connections));
+    // Not what the places have left: one of them is the next connection's, whether or not that comes.
+    let taken = Taken::default();
+    let crowd = Arc::clone(&taken.0);
+    let router = router.layer(map_response(move |mut answer: Response| {
+        if crowd.load(Ordering::Acquire) >= bounds.connections {
+            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        std::future::ready(answer)
+    }));
     let (ending, end) = watch::channel(());
     let mut open = JoinSet::new();
     let mut stopped = pin!(stopped);
@@ -62,9 +76,9 @@ pub(crate) async fn serve<L: Listener>(
         };
         tokio::select! {
             (place, io) = accepted => {
-                let (router, end) = (router.clone(), end.clone());
+                let (router, end, taken) = (router.clone(), end.clone(), taken.one_more());
                 open.spawn(async move {
-                    let _place = place;
+                    let (_place, _taken) = (place, taken);
                     connection(io, router, bounds, end).await;
                 });
             }
@@ -75,6 +89,25 @@ pub(crate) async fn serve<L: Listener>(
     drop(listener);
     drop(ending);
     while open.join_next().await.is_some() {}
+}
+
+/// How many connections are open. Whatever [`Taken::one_more`] gave counts as one until it is dropped.
+#[derive(Default)]
+struct Taken(Arc<AtomicUsize>);
+
+struct One(Arc<AtomicUsize>);
+
+impl Taken {
+    fn one_more(&self) -> One {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        One(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 async fn connection<I>(io: I, router: Router, bounds: Bounds, mut end: watch::Receiver<()>)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::serve::Listener;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use weir_model::fault::{Fault, FaultKind};
@@ -21,14 +21,29 @@ use crate::connection::{Bounds, serve};
 const GRACE: Duration = Duration::from_millis(500);
 /// The longest path that a socket address holds, everywhere (macOS; Linux has four more).
 const MAX_SOCKET_PATH: usize = 103;
+/// What the system keeps of an answer on its way (Linux doubles it). Only when a third of it is free may more be written, and
+/// that must not take a slow reader longer than a connection may stall: the megabytes that a buffer grows to on its own would.
+const SEND_BUFFER: u32 = 128 << 10;
+/// Connections that the system accepts for us meanwhile.
+const BACKLOG: u32 = 1024;
 
 /// Listens on an address.
 pub async fn bind_tcp(listen: SocketAddr) -> Result<TcpListener, Fault> {
-    TcpListener::bind(listen).await.map_err(|e| {
+    listener(listen).map_err(|e| {
         Fault::host(FaultKind::Config, format_args!("cannot listen on {listen}: {e}"))
             .field("listen")
             .fix("choose another address with --listen, or end the process that has it")
     })
+}
+
+fn listener(listen: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if listen.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A host that was started again must not wait for what is left of old connections.
+    socket.set_reuseaddr(true)?;
+    // Its connections inherit it.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(listen)?;
+    socket.listen(BACKLOG)
 }
 
 /// Listens on a socket that only this user can open. Replaces one that a killed host left behind, so the caller must

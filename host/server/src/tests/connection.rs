@@ -93,6 +93,49 @@ fn one_that_takes_nothing_of_its_answer_is_closed() {
     });
 }
 
+/// At 2 MB/s it takes a little in every moment, but no third of what an unbounded send buffer holds within the patience.
+#[test]
+fn one_that_takes_its_answer_slowly_gets_all_of_it() {
+    const ANSWER: usize = 12 << 20;
+    within(Bounds { stall: Duration::from_millis(300), ..Bounds::default() }, ANSWER, move |at| {
+        let mut slow = connect(at, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let (mut piece, mut taken) = (vec![0; 100 << 10], 0);
+        loop {
+            match slow.read(&mut piece).expect("not cut") {
+                0 => break,
+                bytes => taken += bytes,
+            }
+            // Real time for a real socket.
+            #[allow(clippy::disallowed_methods)]
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(taken > ANSWER, "{taken} of {ANSWER}");
+    });
+}
+
+#[test]
+fn nobody_keeps_a_place_by_asking_again_while_others_wait() {
+    const ASK: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let bounds = |connections| Bounds { connections, head: LONG, ..Bounds::default() };
+    within(bounds(1), 0, |at| {
+        let mut hog = connect(at, ASK);
+        let mut answer = String::new();
+        hog.read_to_string(&mut answer).expect("closed after its answer");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+        assert!(healthy(at));
+    });
+    within(bounds(2), 0, |at| {
+        let mut alone = connect(at, ASK);
+        for _ in 0..2 {
+            let mut answer = vec![0; 4096];
+            let bytes = alone.read(&mut answer).expect("an answer");
+            let answer = String::from_utf8_lossy(&answer[..bytes]);
+            assert!(answer.starts_with("HTTP/1.1 200") && !answer.contains("connection: close"), "{answer}");
+            alone.write_all(ASK.as_bytes()).expect("still open");
+        }
+    });
+}
+
 /// A body that begins and never ends.
 struct Endless;
 impl hyper::body::Body for Endless {
