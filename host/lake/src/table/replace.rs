@@ -30,6 +30,9 @@ use crate::error::delta_fault;
 use crate::normalise::{adapt, type_word};
 use crate::query::timestamp;
 
+/// Rows that are in memory together at most, where a table is not written a page at a time.
+const MOST_BYTES: usize = 512 << 20;
+
 /// Which rows are taken away.
 #[derive(Debug, Clone)]
 struct Target {
@@ -123,16 +126,7 @@ impl Writer {
         let transactions = || apps.iter().map(|(app, version)| Transaction::new(app, *version)).collect();
         let properties = quiet().with_application_transactions(transactions());
         let target = new.target.clone();
-        // Such a table's rows are in memory together.
-        let all = move || {
-            let mut rows = Vec::new();
-            new.each(&mut |page| {
-                rows.push(page);
-                Ok(())
-            })?;
-            Ok::<_, Fault>(rows)
-        };
-        let rows = tokio::task::spawn_blocking(all).await.map_err(Fault::internal)??;
+        let rows = tokio::task::spawn_blocking(move || new.together()).await.map_err(Fault::internal)??;
         if rows.iter().any(|batch| batch.num_rows() > 0) {
             let mut write = table.write(rows).with_save_mode(SaveMode::Overwrite).with_commit_properties(properties);
             if let Some(predicate) = target.expression() {
@@ -195,6 +189,28 @@ impl New {
             }
             take(page)
         })
+    }
+}
+
+impl New {
+    /// All of them, for a table that is not written a page at a time.
+    fn together(&self) -> Result<Vec<RecordBatch>, Fault> {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        self.each(&mut |page| {
+            bytes += page.get_array_memory_size();
+            if bytes > MOST_BYTES {
+                let message = format_args!(
+                    "the rows that are to be put in have more than {MOST_BYTES} bytes, and those of a table with \
+                     partitions or properties of other writers are in memory together"
+                );
+                return Err(Fault::tenant(FaultKind::Output, message)
+                    .file(&self.table)
+                    .fix("put them in in parts, such as a backfill of a shorter range, or use another table"));
+            }
+            rows.push(page);
+            Ok(())
+        })?;
+        Ok(rows)
     }
 }
 

@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicro
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use deltalake::DeltaTableBuilder;
 use weir_model::columns::timestamp_type;
-use weir_model::port::{AdHoc, Append, Lake, Replace, Table};
+use weir_model::port::{AdHoc, Append, Lake, Pages, Replace, Table};
 use weir_model::{Fault, FaultKind, NoFaults, Whose};
 
 use crate::support::*;
@@ -226,17 +226,21 @@ fn other_writers_rows_are_replaced_too() {
     assert_eq!(outside(&house).0, [2, 5, 6]);
 }
 
-#[test]
-fn a_table_that_asks_more_of_a_writer_is_replaced_too() {
-    let mut house = House::new();
+/// The table as another writer made it, with partitions.
+fn partitioned(house: &House, new: &[Row]) -> Arc<dyn Table> {
     std::fs::create_dir_all(house.place()).unwrap();
     house.runtime.block_on(async {
         let url = url::Url::from_directory_path(house.place()).unwrap();
         let other = DeltaTableBuilder::from_url(url).unwrap().build().unwrap();
-        let new = rows(&[(Some("x"), Some(0), 1), (Some("y"), Some(0), 2), (Some("y"), Some(5), 3)]);
-        other.write(vec![new]).with_partition_columns(["who"]).await.unwrap();
+        other.write(vec![rows(new)]).with_partition_columns(["who"]).await.unwrap();
     });
-    let table = house.kept();
+    house.kept()
+}
+
+#[test]
+fn a_table_that_asks_more_of_a_writer_is_replaced_too() {
+    let mut house = House::new();
+    let table = partitioned(&house, &[(Some("x"), Some(0), 1), (Some("y"), Some(0), 2), (Some("y"), Some(5), 3)]);
     house.replace(&table, replace(1, Some("y"), Some((0, 2)), &[(Some("y"), Some(1), 4)])).unwrap();
     house.replace(&table, replace(1, Some("y"), None, &[])).unwrap();
     assert_eq!(house.numbers(), [1, 3, 4]);
@@ -249,6 +253,46 @@ fn a_table_that_asks_more_of_a_writer_is_replaced_too() {
     house.replace(&table, replace(3, None, None, &[])).unwrap();
     let (numbers, _, version) = outside(&house);
     assert_eq!((numbers, version), (vec![3, 4], Some(3)));
+}
+
+/// Pages that are only in memory one at a time.
+#[derive(Debug)]
+struct Large(RecordBatch, usize);
+impl Pages for Large {
+    fn schema(&self) -> Option<SchemaRef> {
+        Some(self.0.schema())
+    }
+    fn each(&self, take: &mut dyn FnMut(RecordBatch) -> Result<(), Fault>) -> Result<(), Fault> {
+        (0..self.1).try_for_each(|_| take(self.0.clone()))
+    }
+}
+
+/// 600 MiB: a table of our own takes them a page at a time, one that is not written so refuses them.
+#[test]
+fn rows_that_do_not_fit_in_memory_are_refused_only_where_they_must_be_there_together() {
+    const PAGE: usize = 8 << 20;
+    let who = StringArray::from(vec!["x".repeat(PAGE)]);
+    let page = rows(&[(Some("x"), Some(0), 1)]);
+    let columns = vec![Arc::new(who) as ArrayRef, page.column(1).clone(), page.column(2).clone()];
+    let large = Arc::new(Large(RecordBatch::try_new(schema(), columns).unwrap(), 75));
+    for ours in [true, false] {
+        let house = House::new();
+        let table = if ours { house.kept() } else { partitioned(&house, &[(Some("y"), Some(0), 2)]) };
+        if ours {
+            house.add(&table, 1, &[(Some("y"), Some(0), 2)]).unwrap();
+        }
+        let done = house.replace(&table, Replace { rows: large.clone(), ..replace(1, None, None, &[]) });
+        if ours {
+            done.unwrap();
+            assert_eq!(house.numbers(), [1; 75]);
+            continue;
+        }
+        let fault = done.unwrap_err();
+        assert_eq!((fault.whose, fault.kind), (Whose::Tenant, FaultKind::Output));
+        let told = fault.to_string();
+        assert!(told.contains("more than 536870912 bytes") && told.contains("a shorter range"), "{told}");
+        assert_eq!(house.numbers(), [2]);
+    }
 }
 
 #[test]
