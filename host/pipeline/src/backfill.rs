@@ -67,8 +67,14 @@ impl Open {
         Ok(slot.run.clone())
     }
 
-    fn close(&self, key: &RunKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    /// Forgets a run whose `slot` the caller holds, unless others wait for it: whoever came after them would not wait for
+    /// them.
+    fn close(&self, key: &RunKey, slot: &Arc<Mutex<Option<Run>>>) {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The map's and the caller's. Nobody gets another one without the map.
+        if Arc::strong_count(slot) <= 2 {
+            open.remove(key);
+        }
     }
 }
 
@@ -97,7 +103,7 @@ pub(crate) fn step(host: &Host, ask: &BackfillAsk) -> Result<BackfillProgress, F
         // Done, or not known what is in memory: what follows begins at the ledger.
         _ => {
             *run = None;
-            host.backfills.close(&key);
+            host.backfills.close(&key, &slot);
         }
     }
     result
@@ -174,4 +180,25 @@ fn default_name(ask: &BackfillAsk, ruleset: Digest) -> Result<Name, Fault> {
     let every = ask.every.get().as_secs();
     let digest = ruleset.short();
     Name::new(&format!("{}-{}-{every}s-{digest}", compact(from), compact(to))).map_err(Fault::internal)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn whoever_comes_after_one_that_waits_waits_for_it() {
+        let name = Name::new("r").unwrap();
+        let key = RunKey { scenario: "t/s".parse().unwrap(), run: RunId::Backfill(name) };
+        let open = Open::default();
+        let (first, second) = (open.slot(&key).unwrap(), open.slot(&key).unwrap());
+        open.close(&key, &first);
+        drop(first);
+        let third = open.slot(&key).unwrap();
+        assert!(Arc::ptr_eq(&second, &third));
+        drop(third);
+        open.close(&key, &second);
+        assert!(!Arc::ptr_eq(&second, &open.slot(&key).unwrap()), "the last one closes it");
+    }
 }
