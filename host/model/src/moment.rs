@@ -91,12 +91,17 @@ impl Moment {
     /// The instant. One without a zone is a local time of `zone`; what a change of daylight saving makes two instants of, or
     /// none, is refused, with the instants that may be meant.
     pub fn instant(self, zone: Zone) -> Result<Time, BadMoment> {
+        // In UTC it must be a year of four digits too: otherwise nobody could read it again.
+        let legible = |time: Time| match time.to_string().parse::<Time>() {
+            Ok(_) => Ok(time),
+            Err(_) => Err(BadMoment::Text(self.to_string())),
+        };
         let local = match self {
-            Self::Instant(time) => return Ok(time),
+            Self::Instant(time) => return legible(time),
             Self::Local(local) => local,
         };
         match zone.instants(local)[..] {
-            [time] => Ok(time),
+            [time] => legible(time),
             [first, second, ..] => Err(BadMoment::Twice {
                 local: self.to_string(),
                 zone,
@@ -175,6 +180,18 @@ mod tests {
             assert!(told.contains("2026-01-31T12:00:00Z") && told.contains("2026-01-31T12:00"), "{text}: {told}");
         }
         assert!(instant(&"9".repeat(10_000), "UTC").unwrap_err().len() < 250);
+        // Years of five digits, and before the first, once they are in UTC.
+        for (text, zone) in [
+            ("9999-12-31T23:59:59-01:00", "UTC"),
+            ("9999-12-31T20:00", "America/New_York"),
+            ("0000-01-01T00:00+09:00", "UTC"),
+            ("0000-01-01 00:00", "Asia/Seoul"),
+        ] {
+            let told = instant(text, zone).unwrap_err();
+            assert!(told.contains("is not a time"), "{text}: {told}");
+        }
+        assert_eq!(instant("9999-12-31T23:59", "UTC").as_deref(), Ok("9999-12-31T23:59:00Z"));
+        assert_eq!(instant("0000-01-01T00:00", "UTC").as_deref(), Ok("0000-01-01T00:00:00Z"));
     }
 
     // Europe/Berlin goes from +01:00 to +02:00 at 2026-03-29T01:00Z, and back at 2026-10-25T01:00Z.

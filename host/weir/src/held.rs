@@ -109,7 +109,16 @@ fn try_lock(file: &File, data: &Path) -> Result<Option<()>, Fault> {
 }
 
 fn fault(data: &Path, e: &std::io::Error) -> Fault {
-    Fault::host(FaultKind::Disk, format_args!("the lock of the data folder: {e}")).file(data.join(LOCK).display())
+    let fix = match e.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "run this as the user that the data folder belongs to, and let that user write there: a command works in the \
+             folder too while no host runs"
+        }
+        _ => "the data folder must be on a local file system that knows locks, and host.lock a file in it",
+    };
+    Fault::host(FaultKind::Disk, format_args!("the lock of the data folder: {e}"))
+        .file(data.join(LOCK).display())
+        .fix(fix)
 }
 
 #[cfg(test)]
@@ -132,6 +141,19 @@ mod tests {
         assert!(!is_held(dir.path()).unwrap());
         assert!(wait(patience, take).unwrap().is_some());
         assert!(!is_held(&dir.path().join("absent")).unwrap());
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_had_says_what_the_folder_lacks() {
+        let dir = tempfile::tempdir().unwrap();
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem] {
+            let told = fault(dir.path(), &kind.into());
+            assert!(told.fix.as_ref().unwrap().contains("the user that the data folder belongs to"), "{told}");
+        }
+        std::fs::create_dir(dir.path().join(LOCK)).unwrap();
+        let told = hold(dir.path(), Use::Host).unwrap_err();
+        assert!(told.file.as_ref().unwrap().ends_with("host.lock"), "{told}");
+        assert!(told.fix.unwrap().contains("a local file system"));
     }
 
     #[test]
