@@ -107,6 +107,11 @@ impl Log {
         }
     }
 
+    /// The newest line, if it is an error.
+    pub fn last_error(&self) -> Option<&str> {
+        self.lines.last().filter(|line| line.level == "error").map(|line| line.message.as_str())
+    }
+
     /// The last lines in one text, for the message of a fault: usually what a panic wrote before it trapped.
     pub fn tail(&self) -> Option<String> {
         const LINES: usize = 3;
@@ -166,6 +171,16 @@ mod tests {
         let mut l = log(10, 1_000_000);
         l.write(Standard::Out, &vec![b'x'; LINE_BYTES * 2 + 1]);
         assert_eq!(texts(l).iter().map(String::len).collect::<Vec<_>>(), [LINE_BYTES, LINE_BYTES, 1]);
+    }
+
+    #[test]
+    fn the_last_error_is_the_newest_line_or_none() {
+        let mut l = log(10, 1_000);
+        assert_eq!(l.last_error(), None);
+        l.line("error", "column 'n' of query 'q': no such column".into());
+        assert_eq!(l.last_error(), Some("column 'n' of query 'q': no such column"));
+        l.line("info", "went on".into());
+        assert_eq!(l.last_error(), None, "what came before is about something else");
     }
 
     #[test]

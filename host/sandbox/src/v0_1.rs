@@ -78,26 +78,29 @@ impl Plugin {
 
     /// Prepares the instance. The inner error is the plugin's own.
     pub fn prepare(&self, store: &mut Store<Call>, config: &str) -> Result<std::result::Result<(), Fault>> {
-        let answer = self.0.weir_detect_plugin().call_prepare(store, config)?;
-        Ok(answer.map_err(answered))
+        let answer = self.0.weir_detect_plugin().call_prepare(&mut *store, config)?;
+        Ok(answer.map_err(|said| answered(said, store.data())))
     }
 
     /// Judges the batch. The inner error is the plugin's own.
     pub fn detect(&self, store: &mut Store<Call>) -> Result<std::result::Result<Verdict, Fault>> {
         let batch = store.data_mut().hand_over_batch()?;
-        let answer = self.0.weir_detect_plugin().call_detect(store, batch)?;
-        Ok(answer.map(convert::verdict).map_err(answered))
+        let answer = self.0.weir_detect_plugin().call_detect(&mut *store, batch)?;
+        Ok(answer.map(convert::verdict).map_err(|said| answered(said, store.data())))
     }
 }
 
-fn answered(said: types::Fault) -> Fault {
+fn answered(said: types::Fault, call: &Call) -> Fault {
     match said {
         types::Fault::Config(words) => fault::answered(FaultKind::PluginConfig, &words),
         types::Fault::Input(words) => fault::answered(FaultKind::PluginInput, &words),
         types::Fault::Internal(words) => fault::answered(FaultKind::PluginInternal, &words),
         types::Fault::Data(error) => {
-            let error = weir_model::DataError::from(error);
-            fault::answered(FaultKind::PluginData, &format!("it did not handle a data error: {error}"))
+            let error = weir_model::DataError::from(error).to_string();
+            // The interface has no room for what the call was about. The SDK logs it last: `column 'n' of query 'q': ...`.
+            let about = call.log.last_error().filter(|line| line.contains(&error));
+            let about = about.unwrap_or(&error);
+            fault::answered(FaultKind::PluginData, &format!("it did not handle a data error: {about}"))
         }
     }
 }

@@ -117,6 +117,22 @@ fn a_batch_that_fails_says_whose_fault_it_is_parked_or_committed() {
 }
 
 #[test]
+fn a_column_that_the_plugin_does_not_find_is_named() {
+    let example = Example::new();
+    let live = example.open();
+    edited(&example, &live, || {
+        example.edit("netops/s1-syslog/queries/error_counts.sql", "AS err_cnt", "AS errors");
+    });
+    live.host.reconcile().unwrap();
+    for _ in 0..5 {
+        live.host.step(&example.scenario()).unwrap();
+    }
+    let fault = live.host.status().unwrap().scenarios.remove(0).fault.unwrap();
+    assert_eq!(fault.kind, FaultKind::PluginData);
+    assert!(fault.message.contains("column 'err_cnt' of query 'error_counts': no such column"), "{fault}");
+}
+
+#[test]
 fn a_time_that_was_left_out_is_told_apart_from_one_that_is_still_to_come_and_one_that_never_was() {
     let example = Example::new();
     let live = example.open();
