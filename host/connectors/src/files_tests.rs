@@ -183,6 +183,9 @@ fn a_folder_that_cannot_be_read_is_a_fault_of_the_source_and_passes() {
     let limit = PollLimit { rows: 10, bytes: usize::MAX };
     let fault = files.poll(w.now, limit, Duration::ZERO).unwrap_err();
     assert_eq!((fault.whose, fault.kind), (weir_model::Whose::External, FaultKind::Source));
+    assert!(
+        fault.to_string().ends_with("; make it and let the host read it, or correct path under [source] of the stream")
+    );
     fs::rename(w.dir.path().join("away"), w.dir.path().join("in")).unwrap();
     assert_eq!(w.read(&mut files).len(), 1);
 }

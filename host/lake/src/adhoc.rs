@@ -159,6 +159,7 @@ fn no_table(reader: &Reader, tenant: &Name, name: &str, views: &[ViewTable]) -> 
     .field(name);
     match there.iter().find(|t| t.eq_ignore_ascii_case(name)) {
         Some(near) => fault.fix(format_args!("write it as \"{near}\", with the quotes")),
-        None => fault,
+        None if there.is_empty() => fault,
+        None => fault.fix("write one of these"),
     }
 }

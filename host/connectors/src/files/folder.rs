@@ -65,10 +65,12 @@ impl Folder {
     /// Files that have not changed for the settle time and are not in the manifest as they are, oldest first.
     pub fn settled(&mut self, now: Time, manifest: &Manifest) -> Result<Vec<Found>, Fault> {
         let mut listed = BTreeMap::new();
-        let entries =
-            std::fs::read_dir(&self.path).map_err(|e| outside(&self.path, "the folder cannot be read", &e))?;
-        for entry in entries {
-            let entry = entry.map_err(|e| outside(&self.path, "the folder cannot be read", &e))?;
+        let unreadable = |e: std::io::Error| {
+            outside(&self.path, "the folder cannot be read", &e)
+                .fix("make it and let the host read it, or correct path under [source] of the stream")
+        };
+        for entry in std::fs::read_dir(&self.path).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
             // A name that is no UTF-8 cannot be kept in the journal; it would come back under another name.
             let Ok(name) = entry.file_name().into_string() else { continue };
             // Gone between the listing and the look: it is not there any more.

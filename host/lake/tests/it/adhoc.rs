@@ -22,7 +22,10 @@ fn tables_and_views_are_read_by_name() {
         ask("SELECT h.router_ip, count(*) FROM hot h JOIN \"bronze-syslog\" b USING (router_ip) GROUP BY 1 ORDER BY 1");
     assert_eq!(lines(&joined.unwrap()), ["203.0.113.33|2", "203.0.113.34|2"]);
     let gone = ask("SELECT 1 FROM nowhere").unwrap_err();
-    assert_eq!(gone.to_string(), "nowhere: there is no table nowhere; there are bronze-syslog, hot");
+    assert_eq!(
+        gone.to_string(),
+        "nowhere: there is no table nowhere; there are bronze-syslog, hot; write one of these"
+    );
     for other in ["other.hot", "some.other.hot", "information_schema.tables"] {
         let gone = ask(&format!("SELECT 1 FROM {other}")).unwrap_err();
         let table = other.rsplit('.').next().unwrap();

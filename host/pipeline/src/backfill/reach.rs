@@ -58,7 +58,11 @@ impl<'a> Reach<'a> {
             Some(begins) => Err(refused(format!("there is no row before {to}: the earliest one is of {begins}"))
                 .field("--to")
                 .fix("end after the first row")),
-            None => Err(refused(format!("there is no row that a batch before {to} could see")).field("--to")),
+            None => {
+                Err(refused(format!("there is no row that a batch before {to} could see: its streams have none yet"))
+                    .field("--to")
+                    .fix("`weir status` shows what its streams have read, and what keeps them from reading"))
+            }
         }
     }
 }
