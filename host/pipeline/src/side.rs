@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_model::batch::{BatchRecord, Between, Plan, Space, StateValue};
-use weir_model::port::{BatchInputs, Prepared, StateReader};
+use weir_model::port::{BatchInputs, Prepared, ScenarioView, StateReader};
 use weir_model::service::SideReport;
 use weir_model::{BatchId, Fault, FaultKind, Name, Offsets, RunId, RunKey, ScenarioId, Time};
 
@@ -148,16 +148,21 @@ fn side_run() -> Result<RunId, Fault> {
 /// The active ruleset, or the fault that there is none, with the reason.
 pub fn active(engines: &Engines, id: &ScenarioId) -> Result<Arc<Prepared>, Fault> {
     let Some(view) = engines.store.scenario(id) else { return Err(Fault::no_scenario(id)) };
-    if let Some(active) = view.active {
-        return Ok(active);
-    }
+    view.active.clone().ok_or_else(|| inactive(&view))
+}
+
+/// That there is no active ruleset, with the reason.
+fn inactive(view: &ScenarioView) -> Fault {
+    let id = &view.id;
     let fault =
         |why: String| Fault::tenant(FaultKind::NotFound, format_args!("scenario {id} has no active ruleset{why}"));
-    Err(match (&view.rejected, &view.pending) {
+    match (&view.rejected, &view.pending) {
+        _ if view.removed => fault(": its folder is not in the rule store any more".to_owned())
+            .fix("put the folder back, or ask for a time in `weir ledger`: a committed batch runs on its own ruleset"),
         (Some(notice), _) => fault(format!(": its only version was rejected: {}", notice.reason)).file(&notice.file),
         (None, Some(notice)) => fault(format!(" yet: {}", notice.reason)).file(&notice.file),
         (None, None) => fault(String::new()).fix("`weir status` says what the scenario does"),
-    })
+    }
 }
 
 /// Runs it. An answer with `outcome` failed is an answer, not an error.
@@ -272,5 +277,36 @@ impl StateReader for Empty {
     }
     fn size(&self, _: &Space) -> Result<(u64, u64), Fault> {
         Ok((0, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use weir_model::port::Notice;
+
+    use super::*;
+
+    #[test]
+    fn a_scenario_without_a_ruleset_says_why() {
+        let notice = |reason: &str| {
+            let (reason, file) = (reason.to_owned(), "t/s/scenario.toml".to_owned());
+            Some(Notice { reason, file, since: Time(0), problems: Vec::new() })
+        };
+        let told = |removed, rejected, pending| {
+            let (active, active_since, pinned) = (None, None, None);
+            let id = "t/s".parse().unwrap();
+            inactive(&ScenarioView { id, active, active_since, pending, rejected, pinned, removed }).to_string()
+        };
+        // What was rejected before the folder was taken away is no longer the reason.
+        for rejected in [None, notice("no plugin")] {
+            let told = told(true, rejected, None);
+            assert!(told.contains("scenario t/s has no active ruleset: its folder is not in the rule store"), "{told}");
+            assert!(told.contains("put the folder back"), "{told}");
+        }
+        let rejected = told(false, notice("no plugin"), notice("it compiles"));
+        assert!(rejected.contains("t/s/scenario.toml") && rejected.contains("was rejected: no plugin"), "{rejected}");
+        assert!(told(false, None, notice("it compiles")).contains("has no active ruleset yet: it compiles"));
+        assert!(told(false, None, None).contains("`weir status`"));
     }
 }
