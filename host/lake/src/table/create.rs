@@ -17,7 +17,7 @@ use crate::normalise::type_word;
 pub(crate) async fn create(folder: &Folder, schema: &Schema, settings: &Settings) -> Result<(), Fault> {
     let columns = schema.fields().iter().map(|f| column(f, f.is_nullable())).collect::<Result<Vec<_>, _>>()?;
     folder.create()?;
-    let seconds = settings.log_retention.as_secs();
+    let seconds = settings.history_of(&folder.name).as_secs();
     let properties = [
         ("delta.checkpointInterval", settings.checkpoint_every.to_string()),
         ("delta.logRetentionDuration", format!("interval {seconds} seconds")),

@@ -29,6 +29,7 @@ use std::time::Duration;
 use arrow_schema::SchemaRef;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
+use weir_model::batch::ALARMS;
 use weir_model::port::{Append, Replace, Table, Upkeep, Upkept};
 use weir_model::time::BoxFuture;
 use weir_model::{Fault, FaultKind, FaultPoints, Name, Time};
@@ -39,6 +40,11 @@ use writer::{Ask, Request};
 
 /// How often a table's folder is looked through while a version can be read.
 const LOOKS: u32 = 6;
+
+/// How long older versions of the table of current alarms can be read, at most. A scenario's rows in it are replaced every few
+/// seconds, so an hour of them makes a log that takes readers longer to list than the table does to read; what an alarm was
+/// before is in `alarm_events`.
+const CURRENT_ALARMS: Duration = Duration::from_secs(600);
 
 /// What all tables of a lake are kept with.
 #[derive(Debug)]
@@ -59,10 +65,14 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// How long older versions of a table can be read: their log entries and files stay.
+    /// How long older versions of a table, `tenant/table`, can be read: their log entries and files stay.
     pub fn history_of(&self, table: &str) -> Duration {
         let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner).contains(table);
-        if pinned { self.log_retention.max(self.replay_horizon) } else { self.log_retention }
+        match table.split_once('/') {
+            _ if pinned => self.log_retention.max(self.replay_horizon),
+            Some((_, ALARMS)) => self.log_retention.min(CURRENT_ALARMS),
+            _ => self.log_retention,
+        }
     }
 }
 
@@ -186,4 +196,32 @@ async fn ask<T>(
     let (reply, answer) = oneshot::channel();
     asks.send(make(reply)).await.map_err(|_| stopped())?;
     answer.await.map_err(|_| stopped())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn current_alarms_have_ten_minutes_of_history_at_most() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let hours = |n: u64| Duration::from_secs(3600 * n);
+        let mut settings = Settings {
+            runtime: runtime.handle().clone(),
+            checkpoint_every: 100,
+            log_retention: hours(1),
+            file_bytes: 1,
+            merge_files: 2,
+            replay_horizon: hours(24),
+            pinned: Mutex::new(BTreeSet::from(["acme/inventory".to_owned()])),
+        };
+        let of = |settings: &Settings| {
+            ["acme/s1_results", "acme/inventory", "acme/alarms", "acme/alarm_events"].map(|t| settings.history_of(t))
+        };
+        assert_eq!(of(&settings), [hours(1), hours(24), Duration::from_secs(600), hours(1)]);
+        settings.log_retention = Duration::from_secs(60);
+        assert_eq!(settings.history_of("acme/alarms"), Duration::from_secs(60));
+        settings.pinned = Mutex::new(BTreeSet::from(["acme/alarms".to_owned()]));
+        assert_eq!(settings.history_of("acme/alarms"), hours(24), "a batch may have to read that version again");
+    }
 }
