@@ -21,7 +21,7 @@ pub struct LedgerConfig {
     pub spill_bytes: usize,
     /// Attempts at a group after the first one failed; the store is opened again before each. Default 2.
     pub retries: u32,
-    /// Cached blocks of the store. Default 32 MiB.
+    /// Cached blocks of the store; the system caches its files besides. Default 8 MiB.
     pub cache_bytes: u64,
     /// Journals that may pile up before the store flushes what holds them. Bounds what is replayed at start. At least
     /// 64 MiB, which is the default.
@@ -42,7 +42,7 @@ impl Default for LedgerConfig {
             queue: 1024,
             spill_bytes: 1 << 20,
             retries: 2,
-            cache_bytes: 32 << 20,
+            cache_bytes: 8 << 20,
             journal_bytes: 64 << 20,
             memtable_bytes: 4 << 20,
             open_walk: 256,
