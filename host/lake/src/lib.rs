@@ -60,13 +60,13 @@ pub struct LakeConfig {
 }
 
 impl LakeConfig {
-    /// With defaults: a checkpoint every 100 versions, log entries kept for an hour, questions with the limits of a query.
+    /// With defaults: a checkpoint every 25 versions, log entries kept for an hour, questions with the limits of a query.
     pub fn new(root: PathBuf, runtime: Handle) -> Self {
         let limits = Limits::defaults();
         Self {
             root,
             runtime,
-            checkpoint_every: 100,
+            checkpoint_every: 25,
             log_retention: Duration::from_secs(3600),
             file_bytes: 32 << 20,
             merge_files: 8,

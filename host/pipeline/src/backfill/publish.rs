@@ -21,8 +21,8 @@ use crate::engines::Engines;
 use crate::host::Host;
 use crate::output;
 
-/// Bytes that are read from the ledger at once.
-const PAGE_BYTES: usize = 8 << 20;
+/// Bytes that are read from the ledger at once. A batch of two rows takes some ten times of that in memory.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// Publishes a run that has all its batches. Idempotent: a table that holds the run already is left alone. Blocks.
 pub(super) fn publish(host: &Host, run: &Run) -> Result<bool, Fault> {

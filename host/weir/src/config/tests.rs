@@ -24,7 +24,7 @@ fn the_defaults_are_whole_and_hold_nothing_unknown() {
     assert_eq!((config.ingest.flush, config.sink.flush), (Span::secs(10), Span::secs(0)));
     assert_eq!((config.threads.cpu, config.threads.rule), (2, 2));
     assert_eq!(config.ledger.replay_horizon, Span::secs(7 * 86_400));
-    assert_eq!(config.lake.checkpoint_every, 100);
+    assert_eq!(config.lake.checkpoint_every, 25);
     assert_eq!((config.lake.history, config.lake.file_bytes, config.lake.merge_files), (Span::secs(3600), 32 << 20, 8));
     let day = 86_400;
     assert_eq!(config.upkeep.every, Span::secs(60));
