@@ -212,13 +212,7 @@ fn alarm(j: &Judged, counts: &Frame) -> Alarm {
     let (severity, reason) = j.alarm.clone().unwrap_or_default();
     let level = severity.parse().unwrap_or(Severity::Warning);
     Alarm::raise("syslog_errors", [&j.host, &j.ip], level)
-        .message(format!(
-            "{} ({}): {} lease errors in {}, {severity}: {reason}",
-            j.host,
-            j.ip,
-            j.err_cnt,
-            j.minute
-        ))
+        .message(format!("{} ({}): {} lease errors in {}, {severity}: {reason}", j.host, j.ip, j.err_cnt, j.minute))
         .field("err_cnt", j.err_cnt)
         .field("minute", j.minute)
         .because(counts.row(j.row))

@@ -125,7 +125,10 @@ fn the_starter_data_gives_one_critical_and_one_warning() {
     assert_eq!(alarm.name, "syslog_errors");
     assert_eq!(alarm.key, [A34.0, A34.1]);
     assert_eq!(alarm.action, Action::Raise(Severity::Critical));
-    assert_eq!(alarm.message, "Edge-RouterA-034 (203.0.113.34): 50 lease errors in 2026-11-30T12:04:00Z, Critical: Threshold >= 50");
+    assert_eq!(
+        alarm.message,
+        "Edge-RouterA-034 (203.0.113.34): 50 lease errors in 2026-11-30T12:04:00Z, Critical: Threshold >= 50"
+    );
     assert_eq!(alarm.fields[0].value, Scalar::Int64(50));
     assert_eq!(alarm.fields[1].value, Scalar::Timestamp("2026-11-30T12:04".parse().unwrap()));
     assert_eq!(alarm.because.len(), 1);
