@@ -154,7 +154,7 @@ pub fn run(report: &mut Report, minutes: u64) {
     let folder = tempfile::tempdir().unwrap();
     let (host, batches) = Host::start(folder.path());
     pause(SETTLES);
-    let (begun, at_start, opened_first) = (Instant::now(), host.memory(), tables(&host.data));
+    let (begun, start, opened_first) = (Instant::now(), host.memory(), tables(&host.data));
     let warm = batches.try_iter().count();
     assert!(warm > 0, "the host committed no batch within a minute");
     let mut by: BTreeMap<String, (Sample, Sample)> = BTreeMap::new();
@@ -171,7 +171,7 @@ pub fn run(report: &mut Report, minutes: u64) {
             due.entry(scenario).or_default().push(batch.due);
         }
     }
-    let (at_end, opened_last, kept) = (host.memory(), tables(&host.data), kept(&host.data));
+    let (end, opened_last, kept) = (host.memory(), tables(&host.data), kept(&host.data));
     let (mut all, mut all_own) = (Sample::default(), Sample::default());
     for (scenario, (lag, own)) in by {
         report.durations(&format!("{scenario}: tick to committed and logged, at a 1 s trigger"), &lag, None);
@@ -184,7 +184,6 @@ pub fn run(report: &mut Report, minutes: u64) {
     report.durations("all three: tick to committed and logged", &all, None);
     report.durations("of that the batch itself, plan to commit", &all_own, None);
     let (then, open_then) = half_way.expect("a loop of some minutes passes its middle");
-    let (start, end) = (at_start, at_end);
     report.figure(
         &format!("allocated memory after one minute, half way, and {minutes} minutes later"),
         &format!(

@@ -63,7 +63,8 @@ pub(crate) async fn open(folder: &Folder) -> Result<Option<DeltaTable>, Fault> {
     steady(folder, || open_once(folder)).await
 }
 
-async fn open_once(folder: &Folder) -> Result<Option<DeltaTable>, Fault> {
+/// The same for a reading that is repeated as a whole.
+pub(crate) async fn open_once(folder: &Folder) -> Result<Option<DeltaTable>, Fault> {
     if folder.presence()? == Presence::Absent {
         return Ok(None);
     }

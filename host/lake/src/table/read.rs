@@ -18,7 +18,7 @@ use weir_model::stream::{OFFSET, PARTITION};
 use weir_model::{CallError, Fault, FaultKind, Name};
 
 use super::folder::{Folder, Presence, Stamp};
-use super::held::{open, open_at, steady};
+use super::held::{open_at, open_once, steady};
 use crate::error::{call_error, delta_fault};
 use crate::normalise::adapt;
 use crate::query::{config, in_order, timestamp};
@@ -64,7 +64,7 @@ impl Reader {
             return Ok(Some(opened));
         }
         let latest = || async {
-            let Some(table) = open(&folder).await? else {
+            let Some(table) = open_once(&folder).await? else {
                 return Ok(None);
             };
             let version = table.version().unwrap_or(0);
