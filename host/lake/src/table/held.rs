@@ -36,6 +36,13 @@ pub(crate) struct Held {
     pub files: Option<Vec<LiveFile>>,
 }
 
+impl Held {
+    /// Whether the log still ends where it did when this was read.
+    pub fn is_latest(&self, folder: &Folder) -> Result<bool, Fault> {
+        Ok(folder.look(self.version)? == Some(self.stamp) && folder.look(self.version + 1)?.is_none())
+    }
+}
+
 /// How often a log is read again because entries of it were cleaned up meanwhile.
 const READS: usize = 8;
 

@@ -204,12 +204,9 @@ impl Writer {
             if !held.plain {
                 return Ok(false);
             }
-            let (version, stamp) = (held.version, held.stamp);
             match read_files(&folder, held).await {
                 // Another writer went on and cleaned up behind itself: only later versions can be read now.
-                Err(_) if folder.look(version)? != Some(stamp) || folder.look(version + 1)?.is_some() => {
-                    self.held = None;
-                }
+                Err(_) if !held.is_latest(&folder)? => self.held = None,
                 done => return done,
             }
         }

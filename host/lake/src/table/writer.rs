@@ -166,11 +166,7 @@ impl Writer {
     /// The table as it is now. The log is read only when it is not where it was left, or when an app is new to us.
     pub(super) async fn current(&mut self, apps: &[&str]) -> Result<&Held, Fault> {
         let fresh = match &self.held {
-            Some(held) => {
-                apps.iter().all(|app| held.apps.contains_key(*app))
-                    && self.folder.look(held.version)? == Some(held.stamp)
-                    && self.folder.look(held.version + 1)?.is_none()
-            }
+            Some(held) => apps.iter().all(|app| held.apps.contains_key(*app)) && held.is_latest(&self.folder)?,
             None => false,
         };
         if !fresh {
