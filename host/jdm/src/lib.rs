@@ -37,6 +37,7 @@ mod realm;
 mod schema;
 mod script;
 mod shape;
+mod spare;
 mod unit;
 mod value;
 

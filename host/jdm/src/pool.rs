@@ -13,7 +13,7 @@ use flume::{Receiver, RecvTimeoutError, Sender, bounded};
 use tokio::runtime::Runtime;
 use weir_model::{Fault, FaultKind};
 
-use crate::realm;
+use crate::spare;
 
 /// Deeply nested expressions are parsed by recursion, and an overflow would end the process. `expression::MAX_NESTING`
 /// is chosen for this size; only touched pages are real memory.
@@ -82,17 +82,17 @@ fn work(queue: &Receiver<Job>, runtime: &Runtime) {
         if catch_unwind(AssertUnwindSafe(|| job(runtime))).is_err() {
             tracing::error!("the rule engine panicked; its thread goes on");
         }
-        realms = realms.max(realm::used());
+        realms = realms.max(spare::unfreed());
     }
 }
 
-/// The next job. When none has come for a while, realms are freed and made.
+/// The next job. When none has come for a while, realms are freed, loaded and made.
 fn next(queue: &Receiver<Job>, realms: usize) -> Option<Job> {
     loop {
         match queue.recv_timeout(QUIET) {
             Ok(job) => return Some(job),
             Err(RecvTimeoutError::Disconnected) => return None,
-            Err(RecvTimeoutError::Timeout) if realm::tidy(realms) => while queue.is_empty() && realm::tidy(realms) {},
+            Err(RecvTimeoutError::Timeout) if spare::tidy(realms) => while queue.is_empty() && spare::tidy(realms) {},
             Err(RecvTimeoutError::Timeout) => return queue.recv().ok(),
         }
     }

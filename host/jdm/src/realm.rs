@@ -4,12 +4,16 @@
 //! The engine makes a runtime in each evaluation, loads its libraries into it, and frees it before it answers: 0.8 ms, of
 //! which a handler that compares two numbers needs a tenth. Nothing survives here either: equal inputs give equal results,
 //! whichever ran before. A source that looks for one of the engine's libraries is left to the engine.
+//!
+//! A source runs before its input and the clock are there, so that this can be done ahead too (`spare.rs`). One that looks
+//! for clock, randomness or a library as it runs is run in another realm that has the clock from its beginning. Which of
+//! both follows from the source alone, and what JavaScript does is the same whether it was done ahead or not.
 
-use std::cell::RefCell;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::time::Duration;
 
+use rquickjs::function::IntoArgs;
 use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, FromJs, Function, Persistent, Runtime};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
@@ -18,65 +22,82 @@ use zen_engine::nodes::{NodeError, NodeResponse, NodeResult};
 use zen_expression::Variable;
 
 use crate::script::{self, Draw, OUT_OF_TIME};
+use crate::spare;
 
-/// Realms that wait on each thread, some 200 kB each: an evaluation of more rows makes the rest as it goes.
-const SPARES: usize = 8;
-
-thread_local! {
-    static SPARE: RefCell<Vec<Realm>> = const { RefCell::new(Vec::new()) };
-    /// To be freed when nobody waits.
-    static USED: RefCell<Vec<Realm>> = const { RefCell::new(Vec::new()) };
-}
-
-/// One step of what is put off while someone waits: a used realm is freed, or one is made in its place. False: there is
-/// nothing to do.
-pub(crate) fn tidy(wanted: usize) -> bool {
-    if USED.with_borrow_mut(Vec::pop).is_some() {
-        return true;
-    }
-    let room = SPARE.with_borrow(|spare| spare.len() < wanted.min(SPARES));
-    // What cannot be made now is made, or fails, when it is needed.
-    room && Realm::new().map(|realm| SPARE.with_borrow_mut(|spare| spare.push(realm))).is_ok()
-}
-
-/// How many were used and not yet freed.
-pub(crate) fn used() -> usize {
-    USED.with_borrow(Vec::len)
-}
+/// Longer sources have the clock from their beginning, whatever they look for: what waits with them would be large.
+const LONG: usize = 64 << 10;
 
 /// A global object with the host's script in it.
-struct Realm {
+pub(crate) struct Realm {
     // The order in which they are dropped.
-    run: Persistent<Function<'static>>,
+    step: Persistent<Function<'static>>,
     context: Context,
     runtime: Runtime,
 }
 
 impl Realm {
-    fn new() -> Result<Self, String> {
+    pub(crate) fn new() -> Result<Self, String> {
         let failed = |e: rquickjs::Error| format!("no JavaScript runtime: {e}");
         let runtime = Runtime::new().map_err(failed)?;
         let context = Context::full(&runtime).map_err(failed)?;
-        let run = context
-            .with(|ctx| ctx.eval::<Function<'_>, _>(script::realm()).map(|run| Persistent::save(&ctx, run)))
+        let step = context
+            .with(|ctx| ctx.eval::<Function<'_>, _>(script::realm()).map(|step| Persistent::save(&ctx, step)))
             .map_err(failed)?;
-        Ok(Self { run, context, runtime })
+        Ok(Self { step, context, runtime })
     }
 
-    fn run(&self, source: &str, input: &str, node: &str, draw: &Draw) -> Result<String, String> {
-        let (cpu, wall) = (draw.limit_cpu, draw.limit_ms);
-        self.runtime.set_interrupt_handler(Some(Box::new(move || cpu_time() > cpu || monotonic_ms() > wall)));
+    /// Runs a source without clock and input. False: it looked for what it cannot have, and the realm is of no use.
+    pub(crate) fn load(&self, source: &str, limit: Limit) -> Result<bool, String> {
+        self.call((source,), limit)
+    }
+
+    /// What a source makes of an input. None: the source that was loaded; else it runs now, with the clock there already.
+    fn run(&self, source: Option<&str>, input: &str, node: &str, draw: &Draw) -> Result<String, String> {
+        match draw.clock {
+            None => self.call((source, input), Limit::of(draw)),
+            Some(clock) => {
+                let [a, b, c, d] = clock.words(node);
+                self.call((source, input, clock.time_ms as f64, a, b, c, d), Limit::of(draw))
+            }
+        }
+    }
+
+    /// Never inlined, so that JavaScript has the same stack whoever calls.
+    #[inline(never)]
+    fn call<R, A>(&self, arguments: A, limit: Limit) -> Result<R, String>
+    where
+        R: for<'js> FromJs<'js>,
+        A: for<'js> IntoArgs<'js>,
+    {
+        self.runtime.set_interrupt_handler(Some(Box::new(move || limit.is_reached())));
         self.context.with(|ctx| {
-            let run = self.run.clone().restore(&ctx).map_err(|e| e.to_string())?;
-            let answer = match draw.clock {
-                None => run.call((source, input)),
-                Some(clock) => {
-                    let [a, b, c, d] = clock.words(node);
-                    run.call((source, input, clock.time_ms as f64, a, b, c, d))
-                }
-            };
-            answer.catch(&ctx).map_err(|e| said(&ctx, e))
+            let step = self.step.clone().restore(&ctx).map_err(|e| e.to_string())?;
+            step.call(arguments).catch(&ctx).map_err(|e| said(&ctx, e))
         })
+    }
+
+    /// Bytes that JavaScript has allocated.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::try_from(self.runtime.memory_usage().malloc_size).unwrap_or(u64::MAX)
+    }
+}
+
+/// Until when JavaScript may run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    /// CPU time of this thread.
+    pub(crate) cpu: Duration,
+    /// On the machine's monotonic clock, in milliseconds.
+    pub(crate) wall_ms: i64,
+}
+
+impl Limit {
+    fn of(draw: &Draw) -> Self {
+        Self { cpu: draw.limit_cpu, wall_ms: draw.limit_ms }
+    }
+
+    fn is_reached(&self) -> bool {
+        cpu_time() > self.cpu || monotonic_ms() > self.wall_ms
     }
 }
 
@@ -108,16 +129,36 @@ impl Functions {
             return Err(OUT_OF_TIME.to_owned());
         }
         let input = serde_json::to_string(&request.input).map_err(|e| e.to_string())?;
-        let realm = SPARE.with_borrow_mut(Vec::pop).map_or_else(Realm::new, Ok)?;
-        let answer = realm.run(source, &input, &request.node.id, &self.0);
-        USED.with_borrow_mut(|used| {
-            if used.len() < SPARES {
-                used.push(realm);
-            }
-        });
+        let answer = answer(source, &input, &request.node.id, &self.0);
         let answer: Output = serde_json::from_str(&answer?).map_err(|_| "Failed to parse function result")?;
         Ok(answer.output)
     }
+}
+
+/// What a source makes of an input, in a realm that is used for nothing else.
+fn answer(source: &str, input: &str, node: &str, draw: &Draw) -> Result<String, String> {
+    if let Some(realm) = spare::loaded(source) {
+        return ended(realm, |realm| realm.run(None, input, node, draw));
+    }
+    if source.len() <= LONG && spare::may_run_early(source) {
+        let realm = spare::blank()?;
+        let began = cpu_time();
+        let loaded = realm.load(source, Limit::of(draw));
+        spare::note(source, loaded != Ok(false), cpu_time().saturating_sub(began));
+        match loaded {
+            Ok(true) => return ended(realm, |realm| realm.run(None, input, node, draw)),
+            Ok(false) => ended(realm, |_| ()),
+            Err(why) => return ended(realm, |_| Err(why)),
+        }
+    }
+    ended(spare::blank()?, |realm| realm.run(Some(source), input, node, draw))
+}
+
+/// Runs the last of what a realm is used for.
+fn ended<R>(realm: Realm, last: impl FnOnce(&Realm) -> R) -> R {
+    let answer = last(&realm);
+    spare::used(realm);
+    answer
 }
 
 impl CustomNodeAdapter for Functions {
@@ -140,4 +181,238 @@ pub(crate) fn monotonic_ms() -> i64 {
 pub(crate) fn cpu_time() -> Duration {
     let at = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(at.tv_sec).unwrap_or(0), u32::try_from(at.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::Digest;
+
+    use super::*;
+    use crate::script::Clock;
+
+    /// 2026-01-31T12:00:00.250Z.
+    const CLOCK: Clock = Clock { time_ms: 1_769_860_800_250, seed: Digest([7; 32]) };
+    const NODE: &str = "f";
+    const INPUT: &str = r#"{"n":3}"#;
+
+    fn draw(clock: Option<Clock>, cpu: Duration) -> Draw {
+        Draw { clock, limit_ms: monotonic_ms() + 60_000, limit_cpu: cpu_time() + cpu }
+    }
+
+    /// Evaluates a source anew, twice after tidying up, and with all given at once. What came of each, and whether the
+    /// source waited loaded in between.
+    fn ways(source: &str, clock: Option<Clock>) -> (Vec<Result<String, String>>, bool) {
+        let (source, minute) = (source.to_owned(), Duration::from_secs(60));
+        let all = move || {
+            let mut got = vec![answer(&source, INPUT, NODE, &draw(clock, minute))];
+            while spare::tidy(1) {}
+            let ahead = spare::waiting(&source) > 0;
+            got.push(answer(&source, INPUT, NODE, &draw(clock, minute)));
+            while spare::tidy(1) {}
+            got.push(answer(&source, INPUT, NODE, &draw(clock, minute)));
+            let at_once = Realm::new().expect("a realm").run(Some(&source), INPUT, NODE, &draw(clock, minute));
+            got.push(at_once);
+            (got, ahead)
+        };
+        // What a thread remembers is its own.
+        std::thread::spawn(all).join().expect("no panic")
+    }
+
+    fn expect(source: &str, clock: Option<Clock>, output: Result<&str, &str>, ahead: bool) {
+        let right = output.map(|o| format!("{{\"output\":{o},\"log\":[]}}")).map_err(str::to_owned);
+        let (got, was_ahead) = ways(source, clock);
+        for got in got {
+            assert_eq!(got, right, "{source}");
+        }
+        assert_eq!(was_ahead, ahead, "{source}");
+    }
+
+    #[test]
+    fn what_a_source_does_as_it_runs_is_the_same_ahead() {
+        for (source, output) in [
+            ("let n = 0; function handler() { return { n: ++n } }", r#"{"n":1}"#),
+            (
+                "globalThis.c = (globalThis.c || 0) + 1; Array.prototype.x = c; function handler(i) { return { c: [].x + i.n } }",
+                r#"{"c":4}"#,
+            ),
+            ("globalThis.main = () => 7; function handler() { return { a: 1 } }", r#"{"a":1}"#),
+            ("function main() { return 7 } function handler() { return { a: 1 } }", r#"{"a":1}"#),
+            ("JSON.stringify = () => '7'; function handler() { return { a: 1 } }", r#"{"a":1}"#),
+            ("JSON.parse = () => 7; function handler(i) { return { a: i.n } }", r#"{"a":3}"#),
+            ("Math.random = () => 4; function handler() { return { r: Math.random() } }", r#"{"r":4}"#),
+            ("globalThis.Date = 5; function handler() { return { d: Date } }", r#"{"d":5}"#),
+            (
+                "const f = () => Math.random(), g = () => Date; function handler() { return { a: typeof g } }",
+                r#"{"a":"function"}"#,
+            ),
+            (
+                "(async () => { await 0; globalThis.x = Date.now() })(); function handler() { return { x: typeof x } }",
+                r#"{"x":"undefined"}"#,
+            ),
+            (
+                "const seen = Object.getOwnPropertyNames(globalThis).includes('main'); function handler() { return { seen } }",
+                r#"{"seen":false}"#,
+            ),
+        ] {
+            expect(source, None, Ok(output), true);
+            expect(source, Some(CLOCK), Ok(output), true);
+        }
+    }
+
+    #[test]
+    fn a_realm_loaded_ahead_has_the_batch_time() {
+        for (source, output) in [
+            (
+                "function handler() { return { a: new Date().toISOString(), b: Date.now(), c: Date() } }",
+                r#"{"a":"2026-01-31T12:00:00.250Z","b":1769860800250,"c":"Sat Jan 31 2026 12:00:00 GMT+0000"}"#,
+            ),
+            (
+                "function handler() { return { a: Date.parse('2024-01-01T00:00:00'), b: +new Date(2024, 0, 1), c: Date.UTC(2024, 0, 1) } }",
+                r#"{"a":1704067200000,"b":1704067200000,"c":1704067200000}"#,
+            ),
+            (
+                "function handler() { return { a: +new (new Date(0).constructor)(), b: +new (class extends Date {})(), c: new Date(0) instanceof Date } }",
+                r#"{"a":1769860800250,"b":1769860800250,"c":true}"#,
+            ),
+            (
+                "function handler() { return { n: [typeof Date, Date.name, Date.length, Date.now.name, new Date(0).getHours(), new Date(0).getTimezoneOffset()] } }",
+                r#"{"n":["function","Date",0,"",0,0]}"#,
+            ),
+            (
+                "const { get } = Object.getOwnPropertyDescriptor(globalThis, 'Date'); function handler() { return { a: get().now() } }",
+                r#"{"a":1769860800250}"#,
+            ),
+            (
+                "Object.defineProperty = Reflect.construct = JSON.parse = null; function handler() { return { a: +new Date() } }",
+                r#"{"a":1769860800250}"#,
+            ),
+            (
+                "Array.prototype[Symbol.iterator] = function* () { yield () => 1; yield () => 2 }; function handler() { return { a: Date.now() } }",
+                r#"{"a":1769860800250}"#,
+            ),
+        ] {
+            expect(source, Some(CLOCK), Ok(output), true);
+            expect(source, None, Err("weir:clock"), true);
+        }
+    }
+
+    #[test]
+    fn a_source_that_looks_for_the_clock_as_it_runs_is_not_loaded_ahead() {
+        for (source, output) in [
+            ("const began = Date.now(); function handler() { return { began } }", r#"{"began":1769860800250}"#),
+            (
+                "let a; try { a = new Date(2024, 0, 1).getTime() } catch { a = 0 } function handler() { return { a } }",
+                r#"{"a":1704067200000}"#,
+            ),
+            ("let a = 0; try { a = Math.random() < 1 } catch {} function handler() { return { a } }", r#"{"a":true}"#),
+            (
+                "globalThis.main = () => 7; const a = (0, eval)('Date.now()'); function handler() { return { a } }",
+                r#"{"a":1769860800250}"#,
+            ),
+        ] {
+            expect(source, Some(CLOCK), Ok(output), false);
+            expect(source, None, Err("weir:clock"), false);
+        }
+    }
+
+    #[test]
+    fn a_source_that_looks_for_a_library_is_the_engines() {
+        for source in [
+            "const d = dayjs; function handler() { return { a: 1 } }",
+            "let a = 1; try { a = Big } catch {} function handler() { return { a } }",
+        ] {
+            expect(source, None, Err("weir:libraries"), false);
+            expect(source, Some(CLOCK), Err("weir:libraries"), false);
+        }
+        let later = "function handler(i, { Big }) { return { a: 1 } }";
+        expect(later, Some(CLOCK), Err("weir:libraries"), true);
+    }
+
+    #[test]
+    fn what_a_source_does_wrong_is_said_in_the_same_words_ahead() {
+        for (source, words) in [
+            ("throw new Error('no'); function handler() {}", "Error: no (near line 1)"),
+            ("\n\nnull.x; function handler() {}", "TypeError: cannot read property 'x' of null (near line 3)"),
+            ("throw { code: 7 }", r#"{"code":7}"#),
+            ("function handler() { throw 'a text' }", "a text"),
+            ("function handler() { }", "handler returned nothing"),
+            ("let x = 1; x(); function handler() {}", "TypeError: not a function (near line 1)"),
+        ] {
+            expect(source, None, Err(words), true);
+            expect(source, Some(CLOCK), Err(words), true);
+        }
+        for (source, words) in [
+            ("function handler( {", "SyntaxError: "),
+            ("Object.defineProperty(globalThis, 'main', { value: 1 })", "property is not configurable"),
+        ] {
+            let (got, _) = ways(source, Some(CLOCK));
+            assert!(got[0].as_ref().is_err_and(|e| e.starts_with(words)), "{source}: {got:?}");
+            assert!(got.iter().all(|other| *other == got[0]), "{source}: {got:?}");
+        }
+    }
+
+    /// The first number that a node draws, by the definition of sfc32 and of how it is seeded.
+    fn first_number(salt: &str) -> f64 {
+        let [mut a, mut b, mut c, mut d] = CLOCK.words(NODE);
+        for unit in salt.encode_utf16() {
+            a = (a ^ u32::from(unit)).wrapping_mul(16_777_619);
+        }
+        let mut next = || {
+            let t = a.wrapping_add(b).wrapping_add(d);
+            d = d.wrapping_add(1);
+            a = b ^ (b >> 9);
+            b = c.wrapping_add(c << 3);
+            c = c.rotate_left(21).wrapping_add(t);
+            t
+        };
+        for _ in 0..15 {
+            next();
+        }
+        let high = f64::from(next()) * 2_097_152.0;
+        (high + f64::from(next() >> 11)) / 9_007_199_254_740_992.0
+    }
+
+    #[test]
+    fn random_numbers_are_those_of_the_node_and_its_input() {
+        for (source, salt, ahead) in [
+            ("function handler() { return Math.random() }", INPUT, true),
+            ("const draw = Math.random; Math.random = () => 4; function handler() { return draw() }", INPUT, true),
+            ("Math.imul = JSON.stringify = () => 7; function handler() { return Math.random() }", INPUT, true),
+            ("const first = Math.random(); function handler() { return first }", "", false),
+        ] {
+            let (got, was_ahead) = ways(source, Some(CLOCK));
+            for got in got {
+                let got: Output = serde_json::from_str(&got.expect("a number")).expect("JSON");
+                let Variable::Number(number) = got.output else { panic!("{:?}", got.output) };
+                let number: f64 = number.to_string().parse().expect("a number");
+                assert!((number - first_number(salt)).abs() < 1e-15, "{source}: {number}");
+            }
+            assert_eq!(was_ahead, ahead, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_long_or_slow_or_large_is_not_loaded_ahead() {
+        let long = format!("function handler() {{ return {{ a: 1 }} }} //{}", "x".repeat(LONG));
+        // 142857 times 0 to 6, and a zero.
+        let slow = "let x = 0; for (let k = 0; k < 1e6; k++) x += k % 7; function handler() { return { x } }";
+        let large = "const bytes = new Uint8Array(1 << 20); function handler() { return { n: bytes.length } }";
+        for (source, output) in [(&*long, r#"{"a":1}"#), (slow, r#"{"x":2999997}"#), (large, r#"{"n":1048576}"#)] {
+            expect(source, None, Ok(output), false);
+            expect(source, Some(CLOCK), Ok(output), false);
+        }
+    }
+
+    #[test]
+    fn a_source_that_does_not_end_is_interrupted_and_never_loaded_ahead() {
+        let source = "while (true) try { while (true) {} } catch {} function handler() { return { a: 1 } }";
+        for _ in 0..3 {
+            let got = answer(source, INPUT, NODE, &draw(Some(CLOCK), Duration::from_millis(20)));
+            assert!(got.as_ref().is_err_and(|e| e.contains("interrupted")), "{got:?}");
+            let began = cpu_time();
+            while spare::tidy(1) {}
+            assert_eq!(spare::waiting(source), 0);
+            assert!(cpu_time() - began < Duration::from_millis(500), "tidying up ends");
+        }
+    }
 }

@@ -4,7 +4,8 @@
 //! seed can be given without the handler seeing them in its input. `script/handler.js` gets them as arguments, puts its
 //! own clock and `Math.random` in place, evaluates the node's source and puts itself in the place of what the engine calls.
 //!
-//! Sources that need nothing of the engine's run in a realm of ours instead (`realm.rs`), by the same script.
+//! Sources that need nothing of the engine's run in a realm of ours instead (`realm.rs`), by the same script, which gets the
+//! clock after the node's source has run where that has not looked for one.
 //!
 //! Without a clock the script is shorter, and a run that looks for one fails with [`CLOCK_WANTED`]. A run that does not
 //! fail so is a function of its input: nothing survives in a runtime that is made for one run.
@@ -27,7 +28,7 @@ static HANDLER: LazyLock<String> = LazyLock::new(|| code(include_str!("script/ha
 static CLOCK: LazyLock<String> = LazyLock::new(|| {
     let clock = code(include_str!("script/clock.js"));
     let date = quoted(&code(include_str!("script/date.js")));
-    format!("({clock})({date},")
+    format!("({clock})({date})(")
 });
 /// What a realm begins with: answers a function of source, input as JSON, and clock.
 static REALM: LazyLock<String> = LazyLock::new(|| {

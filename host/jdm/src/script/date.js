@@ -1,4 +1,4 @@
-(Real,time)=>{
+(Real,now)=>{
 // Date in UTC whatever the host's zone is, with the batch's time as its clock.
 const define=Object.defineProperty,construct=Reflect.construct,p=Real.prototype,utc=Real.UTC,native=Real.parse;
 const own=(o,n,value)=>define(o,n,{value,writable:true,configurable:true});
@@ -15,9 +15,9 @@ if(v instanceof Real)return v.getTime();
 if(v!==null&&typeof v==="object"){v=v[Symbol.toPrimitive]?v[Symbol.toPrimitive]("default"):typeof v.valueOf()!=="object"?v.valueOf():v.toString()}
 return typeof v==="string"?parse(v):Number(v)};
 const D=function Date(...x){
-return new.target?construct(Real,[x.length===0?time:x.length===1?one(x[0]):utc(...x)],new.target):construct(Real,[time],D).toString()};
+return new.target?construct(Real,[x.length===0?now():x.length===1?one(x[0]):utc(...x)],new.target):construct(Real,[now()],D).toString()};
 D.prototype=p;
-own(p,"constructor",D);own(D,"now",()=>time);own(D,"UTC",utc);own(D,"parse",text=>parse(String(text)));
+own(p,"constructor",D);own(D,"now",()=>now());own(D,"UTC",utc);own(D,"parse",text=>parse(String(text)));
 for(const n of fields){own(p,"get"+n,p["getUTC"+n]);own(p,"set"+n,p["setUTC"+n])}
 own(p,"getDay",p.getUTCDay);
 own(p,"getTimezoneOffset",function(){return this.getTime()*0});

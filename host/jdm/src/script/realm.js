@@ -2,11 +2,18 @@
 // A realm of the host's own: made ahead, for one evaluation. It has no libraries; whoever looks for one ends the run, and the
 // engine, which has them, runs it again.
 const G=globalThis,define=Object.defineProperty,parse=JSON.parse;
-let wanted;
+let wanted,now,later;
+// Made ahead too, and as hidden as any other until someone looks for it.
+const D=date(Date,()=>now),begin=clock(()=>D);
 const stop=()=>{wanted=1;throw 0};
 for(const name of["dayjs","Big"])define(G,name,{configurable:true,enumerable:true,get:stop,set(value){define(G,name,{value,writable:true,configurable:true,enumerable:true})}});
 G.log=[];
 const lazy=[()=>wanted,()=>({get moment(){return stop()},get dayjs(){return stop()},get Big(){return stop()},env:{}})];
+// Source alone: runs it, and answers whether input and clock may follow. Input alone: goes on from there. Both: one after the
+// other, with the clock there from the beginning.
 return(source,input,time,a,b,c,d)=>{
-prepare(source,Infinity,time===void 0?0:clock(date,time,a,b,c,d),0,lazy);
-return G.main(parse(input))}}
+let given=0;
+if(time!==void 0){now=time;given=begin(time,a,b,c,d)}
+if(source!==void 0)later=prepare(source,Infinity,given,0,lazy);
+else if(given)later(given);
+return input===void 0?!wanted&&!later(0):G.main(parse(input))}}
