@@ -14,18 +14,36 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use rquickjs::function::IntoArgs;
-use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, FromJs, Function, Persistent, Runtime};
+use rquickjs::loader::Bundle;
+use rquickjs::{
+    CatchResultExt, CaughtError, Context, Ctx, FromJs, Function, Module, Object, Persistent, Runtime, embed,
+};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use zen_engine::nodes::custom::{CustomNodeAdapter, CustomNodeRequest};
 use zen_engine::nodes::{NodeError, NodeResponse, NodeResult};
 use zen_expression::Variable;
 
-use crate::script::{self, Draw, OUT_OF_TIME};
+use crate::script::{Draw, OUT_OF_TIME};
 use crate::spare;
 
 /// Longer sources have the clock from their beginning, whatever they look for: what waits with them would be large.
 const LONG: usize = 64 << 10;
+
+/// The scripts, compiled with the host: compiling them in each realm took most of the time that it takes to make one.
+static SCRIPTS: Bundle = embed! {
+    "realm": "src/script/realm.js",
+    "handler": "src/script/handler.js",
+    "clock": "src/script/clock.js",
+    "date": "src/script/date.js",
+};
+// The compiler of the host looks for changes in what it includes itself.
+const _: [&str; 4] = [
+    include_str!("script/realm.js"),
+    include_str!("script/handler.js"),
+    include_str!("script/clock.js"),
+    include_str!("script/date.js"),
+];
 
 /// A global object with the host's script in it.
 pub(crate) struct Realm {
@@ -40,9 +58,13 @@ impl Realm {
         let failed = |e: rquickjs::Error| format!("no JavaScript runtime: {e}");
         let runtime = Runtime::new().map_err(failed)?;
         let context = Context::full(&runtime).map_err(failed)?;
-        let step = context
-            .with(|ctx| ctx.eval::<Function<'_>, _>(script::realm()).map(|step| Persistent::save(&ctx, step)))
-            .map_err(failed)?;
+        runtime.set_loader(SCRIPTS, SCRIPTS);
+        let step = context.with(|ctx| {
+            let script = |name| Module::import(&ctx, name)?.finish::<Object<'_>>()?.get::<_, Function<'_>>("default");
+            let step = script("realm")?.call((script("handler")?, script("clock")?, script("date")?));
+            step.map(|step: Function<'_>| Persistent::save(&ctx, step))
+        });
+        let step = step.map_err(failed)?;
         Ok(Self { step, context, runtime })
     }
 

@@ -1,4 +1,4 @@
-date=>{
+export default date=>{
 // What answers for the clock and for random numbers: the batch's time and seed, which may be given when the source has run.
 const Real=Date,imul=Math.imul,make=eval,text=JSON.stringify;
 return(time,a,b,c,d)=>salt=>{

@@ -1,4 +1,4 @@
-(Real,now)=>{
+export default (Real,now)=>{
 // Date in UTC whatever the host's zone is, with the batch's time as its clock.
 const define=Object.defineProperty,construct=Reflect.construct,p=Real.prototype,utc=Real.UTC,native=Real.parse;
 const own=(o,n,value)=>define(o,n,{value,writable:true,configurable:true});

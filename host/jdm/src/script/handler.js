@@ -1,4 +1,4 @@
-((source,limit,clock,check,lazy)=>{
+export default ((source,limit,clock,check,lazy)=>{
 const G=globalThis,O=Object,define=O.defineProperty,keys=O.keys,isArray=Array.isArray,text=JSON.stringify,Later=Promise,run=eval;
 if(G.performance.timeOrigin>limit)throw"weir:rule_time";
 let input,used,handler,broken;

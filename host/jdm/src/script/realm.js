@@ -1,4 +1,4 @@
-(prepare,clock,date)=>{
+export default (prepare,clock,date)=>{
 // A realm of the host's own: made ahead, for one evaluation. It has no libraries; whoever looks for one ends the run, and the
 // engine, which has them, runs it again.
 const G=globalThis,define=Object.defineProperty,parse=JSON.parse;
