@@ -113,6 +113,20 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_nobody_asks_runs_sources_ahead() {
+        let source = "function handler() { return 1 }";
+        let pool = Pool::new(1).expect("a pool");
+        pool.run(|_| spare::note(source, true, Duration::ZERO)).expect("an answer");
+        // A job comes late enough for the thread to have had nothing to do, unless the machine is busy.
+        let (_keep, never) = sync_channel::<()>(0);
+        let loaded = (0..1_000).any(|_| {
+            let _ = never.recv_timeout(QUIET * 2);
+            pool.run(|_| spare::waiting(source)).expect("an answer") == 1
+        });
+        assert!(loaded);
+    }
+
+    #[test]
     fn a_caller_that_is_gone_does_not_free_the_thread() {
         let pool = Arc::new(Pool::new(1).expect("a pool"));
         let (go, wait) = sync_channel::<()>(0);

@@ -414,6 +414,18 @@ mod tests {
     }
 
     #[test]
+    fn the_collector_of_javascript_runs_at_the_same_places_ahead() {
+        let source =
+            "function handler() { let n = 0; const w = (() => { const a = {}; a.a = a; return new WeakRef(a) })();
+            while (w.deref() && n < 1e5) { const b = {}; b.b = b; n++ } return { n, kept: n === 1e5 } }";
+        for clock in [None, Some(CLOCK)] {
+            let (got, ahead) = ways(source, clock);
+            assert!(ahead && got[0].as_ref().is_ok_and(|o| o.contains(r#""kept":false"#)), "{got:?}");
+            assert!(got[1] == got[0] && got[2] == got[0], "{got:?}");
+        }
+    }
+
+    #[test]
     fn a_source_that_is_long_or_slow_or_large_is_not_loaded_ahead() {
         let long = format!("function handler() {{ return {{ a: 1 }} }} //{}", "x".repeat(LONG));
         // 142857 times 0 to 6, and a zero.
