@@ -146,7 +146,8 @@ fn execute(live: &Live, prepared: &Arc<Prepared>, streams: &Streams, plan: &Plan
     let reader = live.built.ledger.state(&plan.key).unwrap();
     let inputs = batch::inputs(plan, prepared, streams);
     let faults: Arc<dyn FaultPoints> = Arc::new(NoFaults);
-    batch::execute(plan.clone(), prepared, inputs, reader, &faults).unwrap()
+    let current = batch::current_alarms(reader.as_ref()).unwrap();
+    batch::execute(plan.clone(), prepared, inputs, reader, &current, &faults).unwrap()
 }
 
 /// What the batch that is due consists of.

@@ -99,6 +99,7 @@ fn execute(
     reader: Box<dyn weir_model::port::StateReader>,
 ) {
     let faults: Arc<dyn FaultPoints> = Arc::new(NoFaults);
-    let done = batch::execute(plan.clone(), prepared, inputs, reader, &faults).unwrap();
+    let current = batch::current_alarms(reader.as_ref()).unwrap();
+    let done = batch::execute(plan.clone(), prepared, inputs, reader, &current, &faults).unwrap();
     assert!(done.commit.raised > 0, "the batch has something to do");
 }

@@ -281,6 +281,12 @@ impl<'a> Look<'a> {
         if indexed != expiring {
             self.found(None, format!("{expiring} values expire, {indexed} are found by time"));
         }
+        if let Some(from) = self.run.expires_from {
+            let below = (keys::prefixed(&self.run.id.to_be_bytes()).0, Bound::Excluded(keys::time(self.run.id, from)));
+            if self.pinned.range(Ks::Expiry, &below).next().transpose()?.is_some() {
+                self.found(None, format!("a value expires before {from}, from where expired ones are looked for"));
+            }
+        }
         let kept: BTreeMap<Space, (u64, u64)> =
             self.run.sizes.spaces().map(|(space, keys, bytes)| (space.clone(), (keys, bytes))).collect();
         if self.run.base.is_none() && kept != counted {

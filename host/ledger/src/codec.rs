@@ -49,6 +49,10 @@ pub(crate) struct Run {
     /// What it forked from.
     #[serde(default)]
     pub base: Option<Base>,
+    /// No own value expires before this: what did is gone. A look from the beginning would walk over every entry of
+    /// `expiry` that was ever removed, until the store compacts. None: not known.
+    #[serde(default)]
+    pub expires_from: Option<Time>,
 }
 
 /// What lies below a fork's own state: the state of `run` before its batch `before`.

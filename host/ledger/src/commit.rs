@@ -215,7 +215,10 @@ impl Prepared {
     /// is a function of state and T, so sizes are one too.
     fn stage_state(&self, staging: &mut Staging<'_>, run: &mut Run) -> Result<(), Fault> {
         let mut changes: BTreeMap<(&Space, &[u8]), Option<&StateValue>> = BTreeMap::new();
-        let purged = if self.failed { Vec::new() } else { expired(staging, run.id, self.time)? };
+        let purged = if self.failed { Vec::new() } else { expired(staging, run, self.time)? };
+        if !self.failed && purged.len() < PURGE_LIMIT {
+            run.expires_from = Some(keys::after(self.time));
+        }
         for (space, key) in &purged {
             changes.insert((space, key), None);
         }
@@ -242,6 +245,7 @@ impl Prepared {
             }
             if let Some(at) = new.and_then(|v| v.expires) {
                 staging.put(Ks::Expiry, keys::expiry(run.id, at, space, key), []);
+                run.expires_from = run.expires_from.map(|from| from.min(at));
             }
             let before = keys::before(run.id, space, key, self.n);
             staging.put(Ks::Before, before, codec::cell(old.as_ref()));
@@ -332,13 +336,14 @@ fn begin_run(staging: &mut Staging<'_>, key: &RunKey, fork: Fork) -> Result<Run,
         oldest: BatchId::FIRST.0,
         sizes,
         base,
+        expires_from: None,
     })
 }
 
 /// Own values of a run that have expired at `at`, oldest first.
-fn expired(staging: &Staging<'_>, run: u64, at: Time) -> Result<Vec<(Space, Vec<u8>)>, Fault> {
+fn expired(staging: &Staging<'_>, run: &Run, at: Time) -> Result<Vec<(Space, Vec<u8>)>, Fault> {
     staging
-        .scan(Ks::Expiry, &keys::expired(run, at), PURGE_LIMIT)?
+        .scan(Ks::Expiry, &keys::expired(run.id, run.expires_from, at), PURGE_LIMIT)?
         .iter()
         .map(|(key, _)| {
             let mut parts = keys::Parts(key);

@@ -37,7 +37,7 @@
 //!           1 tenant scenario                  the scenario's incarnation
 //!           2 run                              a forgotten run that is not swept yet
 //!           3 tenant scenario                  since when it is paused, MessagePack
-//! runs      tenant scenario run-name           Run: number, head, oldest, sizes, base of a fork
+//! runs      tenant scenario run-name           Run: number, head, oldest, sizes, base of a fork, where `expiry` begins
 //! attempts  tenant scenario run-name           Attempts at N = head + 1, by ruleset; not synced
 //! batches   run N                              previous[32] digest[32] state[32] length:u32 sizes record (codec.rs)
 //! times     run T                              N

@@ -178,10 +178,15 @@ pub(crate) fn expiry(run: u64, expires: Time, space: &Space, key: &[u8]) -> Vec<
     out
 }
 
-/// `expiry`: everything that has expired at `at`.
-pub(crate) fn expired(run: u64, at: Time) -> KeyRange {
-    let to = Bound::Excluded(time(run, Time(at.micros().saturating_add(1))));
-    (Bound::Included(run.to_be_bytes().to_vec()), to)
+/// `expiry`: everything that has expired at `at`, of what expires at `from` or later.
+pub(crate) fn expired(run: u64, from: Option<Time>, at: Time) -> KeyRange {
+    let from = from.map_or_else(|| run.to_be_bytes().to_vec(), |from| time(run, from));
+    (Bound::Included(from), Bound::Excluded(time(run, after(at))))
+}
+
+/// The next moment.
+pub(crate) fn after(at: Time) -> Time {
+    Time(at.micros().saturating_add(1))
 }
 
 /// `before`: prefix of all keys that begin with `key`.

@@ -75,18 +75,19 @@ pub fn inputs(plan: &Plan, prepared: &Prepared, streams: &Streams) -> BatchInput
     BatchInputs { time: plan.time, streams: pinned.collect(), tables: plan.tables.clone() }
 }
 
-/// Steps 2 and 3: runs the plugin on its inputs and puts together what is to be committed. Changes nothing anywhere.
+/// Steps 2 and 3: runs the plugin on its inputs and puts together what is to be committed. `current` are the alarms of the
+/// state that `reader` sees ([`current_alarms`]). Changes nothing anywhere.
 pub fn execute(
     plan: Plan,
     prepared: &Arc<Prepared>,
     inputs: BatchInputs,
     reader: Box<dyn StateReader>,
+    current: &alarms::Current,
     faults: &Arc<dyn FaultPoints>,
 ) -> Result<Executed, Box<DetectFailure>> {
     let started = Instant::now();
     let rows_by = new_rows(&plan, &inputs);
     let rows_in = rows_by.values().sum();
-    let current = current_alarms(reader.as_ref()).map_err(failure)?;
     let ask = Arc::new(Ask::new(plan.clone(), inputs, prepared.clone(), reader, faults.clone()));
     let detection = prepared.detector.detect(ask.clone())?;
     faults.pass("batch.detected").map_err(failure)?;
@@ -94,7 +95,7 @@ pub fn execute(
     let judged = detection.verdict == Verdict::Judged;
     let quiet_counts = judged && plan.streams.values().all(|pin| pin.read);
     let changes =
-        alarms::apply(&current, &detection.alarms, judgement(&plan, prepared, quiet_counts)).map_err(failure)?;
+        alarms::apply(current, &detection.alarms, judgement(&plan, prepared, quiet_counts)).map_err(failure)?;
     let mut outputs = Vec::new();
     for (name, rows) in &detection.outputs {
         if rows.num_rows() > 0 {
@@ -155,14 +156,24 @@ pub fn commit(engines: &Engines, commit: &Commit) -> Result<Digest, Fault> {
 /// The alarms of a state.
 pub fn current_alarms(reader: &dyn StateReader) -> Result<alarms::Current, Fault> {
     let entries = reader.scan(&Space::Alarms, b"", None, usize::MAX)?;
-    entries
-        .into_iter()
-        .map(|(key, value)| {
-            let alarm = serde_json::from_slice(&value.value)
-                .map_err(|e| Fault::internal(format_args!("an alarm in the ledger cannot be read: {e}")))?;
-            Ok((key, alarm))
-        })
-        .collect()
+    entries.into_iter().map(|(key, value)| Ok((key, alarm_of(&value)?))).collect()
+}
+
+/// Makes of the alarms before a batch those after it, as a reader of its state finds them.
+pub fn after(current: &mut alarms::Current, commit: &Commit) -> Result<(), Fault> {
+    for write in commit.state.iter().filter(|write| write.space == Space::Alarms) {
+        match &write.after {
+            // From the bytes, so that nothing can be in memory that a restart would not find.
+            Some(value) => current.insert(write.key.clone(), alarm_of(value)?),
+            None => current.remove(&write.key),
+        };
+    }
+    Ok(())
+}
+
+fn alarm_of(value: &StateValue) -> Result<AlarmState, Fault> {
+    serde_json::from_slice(&value.value)
+        .map_err(|e| Fault::internal(format_args!("an alarm in the ledger cannot be read: {e}")))
 }
 
 fn alarm_writes(states: BTreeMap<Vec<u8>, Option<AlarmState>>) -> Result<Vec<StateWrite>, Fault> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_model::batch::{BatchRecord, Outcome, Plan, Stage};
+use weir_model::batch::{BatchRecord, Commit, Outcome, Plan, Stage};
 use weir_model::port::{DetectFailure, LogLine, PollLimit, Prepared, Usage};
 use weir_model::ruleset::{Manifest, Trigger};
 use weir_model::service::BatchStatus;
@@ -13,7 +13,7 @@ use weir_model::{Digest, Fault, FaultKind, Name, RunKey, ScenarioId, Time};
 
 use crate::batch::{self, Executed, Streams};
 use crate::decide::failure::{self, Next};
-use crate::decide::tick;
+use crate::decide::{alarms, tick};
 use crate::engines::Engines;
 
 /// A wall clock that differs from the monotonic one by more than this since the last look has jumped.
@@ -21,6 +21,10 @@ const JUMP: Duration = Duration::from_secs(30);
 
 /// Reads of a source before a batch. More than this and the batch goes on with what was read, and says so in its pin.
 const READS_BEFORE_BATCH: usize = 64;
+
+/// Alarms of a scenario that are held in memory from one batch to the next, at some kilobyte each. A scenario that has more
+/// reads them from the ledger in every batch.
+const ALARMS_HELD: usize = 4_096;
 
 /// The live run of one scenario. `step` is called by one caller at a time.
 pub struct Scenario {
@@ -36,6 +40,9 @@ pub struct Scenario {
 struct Inner {
     head: Option<Arc<BatchRecord>>,
     loaded: bool,
+    /// The alarms after the head; none: they are read before the next batch. A scan would find every version of them that
+    /// was written since the store's last flush.
+    alarms: Option<alarms::Current>,
     last: Option<BatchStatus>,
     parked: Option<Parked>,
     /// Why the batch that is due is tried again.
@@ -183,13 +190,16 @@ impl Scenario {
         let planned = micros(started);
         let result = match failure::exhausted(plan.attempt, manifest.attempts) {
             Some(fault) => Err(Box::new(DetectFailure { fault, log: Vec::new(), usage: Usage::default() })),
-            None => run(engines, prepared, streams, &plan),
+            None => run(engines, prepared, streams, &plan, inner.alarms.take()),
         };
         match result {
-            Ok(mut done) => {
+            Ok((mut done, current)) => {
                 done.commit.micros.plan = planned;
                 tell(&self.id, &done.log);
                 let step = inner.committed(engines, &done.commit, started)?;
+                if matches!(step, Step::Committed(_)) {
+                    inner.hold(current, &done.commit);
+                }
                 inner.ran |= match (&step, manifest.trigger) {
                     (Step::Committed(_), Trigger::Once) => true,
                     (Step::Committed(_), Trigger::AvailableNow) => read.values().all(|at_end| *at_end),
@@ -251,8 +261,10 @@ impl Inner {
         tick::due(manifest.trigger, manifest.catch_up, last, now).ok_or_else(|| tick::next(manifest.trigger, last, now))
     }
 
-    fn committed(&mut self, engines: &Engines, commit: &weir_model::Commit, started: Instant) -> Result<Step, Fault> {
+    fn committed(&mut self, engines: &Engines, commit: &Commit, started: Instant) -> Result<Step, Fault> {
         let before = Instant::now();
+        // They are those of the head until now.
+        self.alarms = None;
         match batch::commit(engines, commit) {
             Ok(_) => {}
             Err(fault) if fault.kind == FaultKind::Injected => return Err(fault),
@@ -268,6 +280,12 @@ impl Inner {
         self.last = Some(status);
         self.head = Some(Arc::new(record.clone()));
         Ok(Step::Committed(Box::new(record)))
+    }
+
+    /// Keeps the alarms for the next batch. `current` are those before this one.
+    fn hold(&mut self, mut current: alarms::Current, commit: &Commit) {
+        let known = batch::after(&mut current, commit).is_ok();
+        self.alarms = (known && current.len() <= ALARMS_HELD).then_some(current);
     }
 
     fn failed(
@@ -344,22 +362,26 @@ fn ms((name, micros): (&str, u64)) -> (String, f64) {
     (name.to_owned(), micros as f64 / 1000.0)
 }
 
-/// Steps 2 and 3 on the state that the head left.
+/// Steps 2 and 3 on the state that the head left. Answers the alarms before the batch too, which are `held` or read.
 fn run(
     engines: &Engines,
     prepared: &Arc<Prepared>,
     streams: &Streams,
     plan: &Plan,
-) -> Result<Executed, Box<DetectFailure>> {
-    let reader = engines
-        .ledger
-        .state(&plan.key)
-        .map_err(|f| Box::new(DetectFailure { fault: f.at(Stage::Plan), log: Vec::new(), usage: Usage::default() }))?;
+    held: Option<alarms::Current>,
+) -> Result<(Executed, alarms::Current), Box<DetectFailure>> {
+    let unread =
+        |f: Fault| Box::new(DetectFailure { fault: f.at(Stage::Plan), log: Vec::new(), usage: Usage::default() });
+    let reader = engines.ledger.state(&plan.key).map_err(unread)?;
+    let current = held.map_or_else(|| batch::current_alarms(reader.as_ref()), Ok).map_err(unread)?;
     let inputs = batch::inputs(plan, prepared, streams);
-    batch::execute(plan.clone(), prepared, inputs, reader, &engines.faults).map_err(|mut failure| {
-        failure.fault = failure.fault.at(Stage::Detect);
-        failure
-    })
+    match batch::execute(plan.clone(), prepared, inputs, reader, &current, &engines.faults) {
+        Ok(done) => Ok((done, current)),
+        Err(mut failure) => {
+            failure.fault = failure.fault.at(Stage::Detect);
+            Err(failure)
+        }
+    }
 }
 
 /// A line per batch in Spark's field names, and the metrics of a batch.

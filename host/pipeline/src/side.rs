@@ -216,7 +216,7 @@ pub(crate) fn executed(
     reader: Box<dyn StateReader>,
 ) -> Result<Executed, Fault> {
     let current = batch::current_alarms(reader.as_ref())?;
-    batch::execute(plan.clone(), prepared, inputs, reader, &engines.faults).or_else(|failure| {
+    batch::execute(plan.clone(), prepared, inputs, reader, &current, &engines.faults).or_else(|failure| {
         let commit = batch::failed(plan, prepared, failure.fault, &current)?;
         Ok(Executed { commit, log: failure.log, usage: failure.usage, cleared: 0 })
     })

@@ -366,14 +366,13 @@ fn on_its_own(seed: u64) -> u64 {
             backfill: None,
         };
         let inputs = BatchInputs { time: act.time, streams: BTreeMap::new(), tables: BTreeMap::new() };
-        let commit = match batch::execute(plan.clone(), &prepared, inputs, Box::new(kept.clone()), &faults) {
+        let mut current = batch::current_alarms(&kept).unwrap();
+        let commit = match batch::execute(plan.clone(), &prepared, inputs, Box::new(kept.clone()), &current, &faults) {
             Ok(done) => done.commit,
-            Err(failure) => {
-                let current = batch::current_alarms(&kept).unwrap();
-                batch::failed(plan, &prepared, failure.fault, &current).unwrap()
-            }
+            Err(failure) => batch::failed(plan, &prepared, failure.fault, &current).unwrap(),
         };
         assert_eq!(told(&commit.events), model.batch(act), "seed {seed}, batch {i}: {act:?}");
+        batch::after(&mut current, &commit).unwrap();
         for write in commit.state {
             assert_eq!(write.space, Space::Alarms);
             match write.after {
@@ -381,7 +380,8 @@ fn on_its_own(seed: u64) -> u64 {
                 None => kept.0.remove(&write.key),
             };
         }
-        let alarms: Vec<AlarmState> = batch::current_alarms(&kept).unwrap().into_values().collect();
+        assert_eq!(current, batch::current_alarms(&kept).unwrap(), "what a host holds is what a restart reads");
+        let alarms: Vec<AlarmState> = current.into_values().collect();
         assert_eq!(states(&alarms), model.now(), "seed {seed}, after batch {i}: {act:?}");
         changes += commit.events.len() as u64;
     }

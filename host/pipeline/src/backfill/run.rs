@@ -192,9 +192,10 @@ impl Run {
             plan.streams.insert(name.clone(), seen.pin);
             inputs.streams.insert(name.clone(), seen.rows);
         }
+        let current = batch::current_alarms(state)?;
         loop {
             let reader = Box::new(state.clone());
-            match batch::execute(plan.clone(), &self.prepared, inputs.clone(), reader, &engines.faults) {
+            match batch::execute(plan.clone(), &self.prepared, inputs.clone(), reader, &current, &engines.faults) {
                 Ok(mut done) => {
                     done.commit.rows_in = rows_by.values().sum();
                     done.commit.rows_by = rows_by;
@@ -207,7 +208,6 @@ impl Run {
                     match failure::next(&fault, plan.attempt, attempts, on_failure) {
                         Next::Retry if plan.attempt < attempts => plan.attempt += 1,
                         Next::Skip => {
-                            let current = batch::current_alarms(state)?;
                             let mut commit = batch::failed(plan, &self.prepared, fault, &current)?;
                             commit.rows_in = rows_by.values().sum();
                             commit.rows_by = rows_by;

@@ -134,7 +134,8 @@ impl Real {
     pub fn batch(&self, prepared: &Arc<Prepared>, time: i64, rows: &Rows, kept: &mut Kept, output: &str) -> Said {
         let (plan, inputs) = self.pinned(prepared, time, rows);
         let faults: Arc<dyn FaultPoints> = Arc::new(NoFaults);
-        let done = batch::execute(plan, prepared, inputs, Box::new(kept.clone()), &faults)
+        let current = batch::current_alarms(kept).unwrap();
+        let done = batch::execute(plan, prepared, inputs, Box::new(kept.clone()), &current, &faults)
             .unwrap_or_else(|failure| panic!("the batch fails: {failure} {:?}", failure.log));
         assert_eq!(done.commit.outcome, Outcome::Judged, "{:?}", done.log);
         for write in done.commit.state {
