@@ -170,7 +170,6 @@ pub fn run(report: &mut Report, effort: Effort) {
             let goal = (target == 50).then_some(0.1);
             report.ratio(&format!("weir's append over Python's at version {target}"), ours.p50() / p50, goal);
         }
-        let _ = std::fs::remove_dir_all(other);
     }
     let (old, young) = in_turns(&mut grown, &mut Grown::new(&runtime, &lake, "young"));
     report.durations(&format!("Delta append at version {last}, in turns with a young table"), &old, None);
@@ -178,4 +177,5 @@ pub fn run(report: &mut Report, effort: Effort) {
     report.ratio(&format!("append at version {last} over append at version 10"), old.over(&young), Some(1.2));
     let mean = growing.as_secs_f64() * 1e6 / f64::from(grown_by.max(1));
     report.figure("mean of all appends while it grew, checkpoints beside them", &micros(mean));
+    report.keep(folder);
 }

@@ -138,6 +138,8 @@ pub fn tick(report: &mut Report, effort: Effort) {
             &format!("{title}, events per CPU-second, from the generated source to the tables"),
             &format!("{events:.0}"),
         );
+        drop(live);
+        report.keep(example.dir);
     }
 }
 
@@ -239,4 +241,6 @@ pub fn swap(report: &mut Report, effort: Effort) {
     report.durations("S1 batch with commit, first after a swapped rule", &swapped, None);
     let pause = crate::report::micros((swapped.p50() - ordinary.p50()).max(0.0));
     report.figure("swap pause: difference of the two medians", &pause);
+    drop(live);
+    report.keep(example.dir);
 }
