@@ -136,12 +136,17 @@ pub enum Trigger {
 }
 
 impl Trigger {
+    /// The interval, of a trigger that has one.
+    pub fn interval(self) -> Option<Span> {
+        match self {
+            Self::Interval(span) => Some(span),
+            Self::AvailableNow | Self::Once => None,
+        }
+    }
+
     /// The distance of the grid's times. For the triggers without an interval the grid is a second.
     pub fn grid(self) -> Span {
-        match self {
-            Self::Interval(span) => span,
-            Self::AvailableNow | Self::Once => Span::secs(1),
-        }
+        self.interval().unwrap_or(Span::secs(1))
     }
 }
 

@@ -290,6 +290,9 @@ pub struct BackfillProgress {
     /// Whether its rows were given up.
     #[serde(default)]
     pub discarded: bool,
+    /// The interval of its ruleset's trigger; none: it has none, or the run's rows were given up.
+    #[serde(default)]
+    pub trigger: Option<Span>,
 }
 
 impl BackfillProgress {
@@ -309,6 +312,7 @@ impl BackfillProgress {
             publish: false,
             published: false,
             discarded: false,
+            trigger: None,
         }
     }
 

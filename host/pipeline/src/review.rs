@@ -15,7 +15,7 @@ use std::time::Duration;
 use weir_model::batch::{BatchRecord, Between, Plan};
 use weir_model::port::{BatchInputs, Extent, Notice, Prepared};
 use weir_model::review::{Call, Held, InputSeen, MOST_ROWS, Review, ReviewAsk};
-use weir_model::ruleset::{InputMode, Trigger};
+use weir_model::ruleset::InputMode;
 use weir_model::{Fault, Name, Time};
 
 use crate::batch::{self, Executed, Streams};
@@ -84,10 +84,7 @@ pub fn run(
         reasons: Vec::new(),
         cleared,
         rejected: scenario.rejected,
-        every: match prepared.ruleset.manifest.trigger {
-            Trigger::Interval(every) => Some(every),
-            Trigger::AvailableNow | Trigger::Once => None,
-        },
+        every: prepared.ruleset.manifest.trigger.interval(),
         paused: scenario.paused,
     };
     review.reasons = reasons::of(&review);

@@ -89,7 +89,10 @@ impl Run {
     /// Batches until the time is over or all are there; at least one group. Blocks.
     pub fn go_on(&mut self, host: &Host, until: Instant) -> Result<BackfillProgress, Fault> {
         let ruleset = self.prepared.ruleset.digest;
-        let mut progress = BackfillProgress::begun(self.key.clone(), ruleset, Some(&self.backfill));
+        let mut progress = BackfillProgress {
+            trigger: self.prepared.ruleset.manifest.trigger.interval(),
+            ..BackfillProgress::begun(self.key.clone(), ruleset, Some(&self.backfill))
+        };
         loop {
             let (group, fault) = self.group(&host.engines, until)?;
             host.engines.ledger.commit_all(&group).map_err(|fault| fault.at(Stage::Commit))?;

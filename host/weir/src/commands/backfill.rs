@@ -109,10 +109,19 @@ pub(super) fn backfill(service: &Arc<dyn Service>, ask: &Backfill, out: &mut Out
     })?;
     let seconds = started.elapsed().as_secs_f64();
     print(asks, &sums, seconds, out)?;
-    match sums.into_iter().find_map(|sum| sum.fault) {
-        Some(fault) => Err(fault.into()),
-        None => Ok(()),
+    let faults = sums.iter().zip(asks).filter_map(|(sum, ask)| Some((&ask.scenario, sum.fault.as_ref()?)));
+    let mut faults = faults.map(|(scenario, fault)| match asks.len() {
+        1 => fault.clone(),
+        _ => Fault { message: format!("{scenario}: {}", fault.message), ..fault.clone() },
+    });
+    // The first is what the command ends with.
+    let Some(first) = faults.next() else { return Ok(()) };
+    if !out.json {
+        for other in faults {
+            out.note(format_args!("{other}"))?;
+        }
     }
+    Err(first.into())
 }
 
 fn one(service: &dyn Service, ask: &Backfill, range: Between, id: &ScenarioId) -> Result<BackfillAsk, Failure> {
@@ -170,8 +179,6 @@ fn print(asks: &[BackfillAsk], sums: &[Sum], seconds: f64, out: &mut Out<'_>) ->
             .to_owned(),
         ]);
     }
-    // The first fault is what the command ends with; that of another scenario must not be lost behind it.
-    let faults = asks.iter().zip(sums).filter_map(|(ask, sum)| Some((&ask.scenario, sum.fault.as_ref()?)));
     if !out.json && sums.iter().any(|sum| sum.last.is_some()) {
         out.table(&table)?;
         let batches: u64 = sums.iter().map(|s| s.done().0.saturating_sub(s.first)).sum();
@@ -181,10 +188,14 @@ fn print(asks: &[BackfillAsk], sums: &[Sum], seconds: f64, out: &mut Out<'_>) ->
         if sums.iter().any(|s| s.last.as_ref().is_some_and(|p| p.finished() && !p.published && !p.discarded)) {
             out.note(format_args!("nothing was written to tables; the same command with --publish does that"))?;
         }
-    }
-    if !out.json && sums.len() > 1 {
-        for (scenario, fault) in faults {
-            out.note(format_args!("{scenario}: {fault}"))?;
+        for (ask, sum) in asks.iter().zip(sums) {
+            if let Some(trigger) = sum.last.as_ref().and_then(|p| p.trigger).filter(|trigger| *trigger < ask.every) {
+                out.note(format_args!(
+                    "{}: a batch each {}, and its trigger is {trigger}: a detector that leaves rows in each batch has left \
+                     fewer than live; --every {trigger} is as live",
+                    ask.scenario, ask.every
+                ))?;
+            }
         }
     }
     Ok(())

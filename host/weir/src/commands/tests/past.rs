@@ -11,7 +11,7 @@ fn progress(done: u64, published: bool) -> BackfillProgress {
     of(json!({
         "run": {"scenario": "acme/s1", "run": "backfill:b"}, "ruleset": digest("r"), "base": 4, "done": done, "total": 720,
         "time": "2026-11-30T02:07:00Z", "rows_in": 1_000, "results": 10, "alarms": 4, "failed": 1,
-        "publish": published, "published": published,
+        "publish": published, "published": published, "trigger": "10s",
     }))
 }
 
@@ -58,6 +58,11 @@ fn people_get_a_table_and_are_told_that_nothing_was_published() {
     assert!(lines[0].starts_with("SCENARIO") && lines[1].starts_with("acme/s1"), "{text}");
     assert!(lines[1].contains("720/720") && lines[1].ends_with("no"), "{text}");
     assert!(printed.stderr().contains("--publish"), "{}", printed.stderr());
+    assert!(printed.stderr().contains("acme/s1: a batch each 1m, and its trigger is 10s"), "{}", printed.stderr());
+
+    let (_, printed) =
+        weir(&format!("weir backfill acme/s1 {PERIOD} --every 10s"), fake(vec![Ok(progress(720, true))]));
+    assert!(!printed.stderr().contains("trigger"), "{}", printed.stderr());
 }
 
 #[test]
@@ -79,7 +84,7 @@ fn each_scenarios_fault_is_told() {
     assert_eq!((exit, printed.stdout().as_str()), (Exit::Problems, ""));
     let told = printed.stderr();
     for words in ["one reason", "another reason", "acme/s1: ", "acme/s2: "] {
-        assert!(told.contains(words), "{told}");
+        assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
     }
 }
 
