@@ -232,6 +232,14 @@ impl Host {
         Ok(step)
     }
 
+    /// Does ahead what the scenario's next batch need not do then. For after a batch, when nobody waits; what a batch comes
+    /// to does not show whether it was done.
+    pub fn make_ready(&self, id: &ScenarioId) {
+        if let Some(prepared) = self.engines.store.scenario(id).and_then(|view| view.active) {
+            prepared.queries.make_ready();
+        }
+    }
+
     /// The open streams that a ruleset reads; `Err` names one that is not open, or is open with another schema.
     pub(crate) fn streams_of(&self, prepared: &Prepared) -> Result<Streams, Name> {
         let parts = self.parts();

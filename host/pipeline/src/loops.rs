@@ -198,7 +198,14 @@ async fn tick(pool: Arc<Pool>, id: ScenarioId) {
     let mut failures = 0;
     while !pool.stopping() {
         let scenario = id.clone();
-        let Some(step) = pool.work(move |host| host.step(&scenario)).await else {
+        let stepped = pool.work(move |host| {
+            let step = host.step(&scenario);
+            if matches!(step, Ok(Step::Committed(_))) {
+                host.make_ready(&scenario);
+            }
+            step
+        });
+        let Some(step) = stepped.await else {
             pool.sleep(Duration::from_secs(1)).await;
             continue;
         };

@@ -37,6 +37,13 @@ pub(crate) struct Share {
     used: AtomicUsize,
 }
 
+#[cfg(test)]
+impl Share {
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
 /// One plan's pool: bounded by itself and by the tenant's share. Nothing spills: an order of rows that depends on what
 /// else runs would show in answers.
 #[derive(Debug)]

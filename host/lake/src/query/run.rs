@@ -119,6 +119,10 @@ impl Queries for Planned {
         Ok(extent)
     }
 
+    fn make_ready(&self) {
+        self.queries.values().for_each(|query| query.kept.make_ready());
+    }
+
     fn names(&self) -> Vec<Name> {
         self.queries.keys().cloned().collect()
     }

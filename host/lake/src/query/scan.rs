@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use arrow_select::coalesce::BatchCoalescer;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
@@ -17,6 +17,8 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties, SendableRecordBatchStream,
 };
+
+use futures::TryStreamExt;
 
 use super::params::Cell;
 use super::session::BATCH_ROWS;
@@ -140,16 +142,20 @@ impl ExecutionPlan for BoundScan {
         Ok(self)
     }
 
+    /// Looks into the cell when the first rows are asked for: a stream may be opened before there is anything in it.
     fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let rows = self.cell.table(&self.table)?;
-        let batches = Batches {
-            schema: self.schema.clone(),
-            rows,
-            next: 0,
-            out: BatchCoalescer::new(self.schema.clone(), BATCH_ROWS),
-            counted: None,
-        };
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), futures::stream::iter(batches))))
+        let (table, schema, cell) = (self.table.clone(), self.schema.clone(), self.cell.clone());
+        let rows = futures::stream::once(async move {
+            let batches = Batches {
+                rows: cell.table(&table)?,
+                next: 0,
+                out: BatchCoalescer::new(schema.clone(), BATCH_ROWS),
+                counted: None,
+                schema,
+            };
+            Ok::<_, DataFusionError>(futures::stream::iter(batches))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), rows.try_flatten())))
     }
 }
 

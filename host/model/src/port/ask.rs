@@ -90,6 +90,10 @@ pub trait Queries: Send + Sync {
         rows: &[(String, RecordBatch)],
     ) -> Result<RecordBatch, CallError>;
 
+    /// Does ahead what the next run of each query need not do then, on the calling thread. To be called after a batch, while
+    /// nobody waits; an answer does not show whether it was.
+    fn make_ready(&self) {}
+
     /// The rows of a stream that the batch sees, as one record batch in (partition, offset) order, position columns
     /// included.
     fn input(&self, name: &str, inputs: &BatchInputs) -> Result<RecordBatch, CallError>;
