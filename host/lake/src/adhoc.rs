@@ -1,8 +1,10 @@
-//! Questions at a prompt: one SELECT over a tenant's tables and what the host shows beside them.
+//! Questions at a prompt: one SELECT over a tenant's tables and what the host shows beside them, which tables there are, and
+//! which columns one has.
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
 use datafusion::catalog::MemTable;
 use datafusion::error::DataFusionError;
@@ -11,13 +13,14 @@ use datafusion::sql::parser::Statement as FileStatement;
 use datafusion::sql::sqlparser::ast::Statement;
 use futures::TryStreamExt;
 use tokio::runtime::Handle;
+use weir_model::columns::{ColumnType, kind_of};
 use weir_model::port::ViewTable;
 use weir_model::{CallError, Fault, FaultKind, Name};
 
 use crate::error::{Refusal, call_error, sql_text};
 use crate::normalise::{cast_batch, plain_schema};
-use crate::query::{AMPLIFYING, Deadline, Pool, RunLimits, Tenants, config, parse};
-use crate::table::Reader;
+use crate::query::{AMPLIFYING, Deadline, Pool, Question, RunLimits, Tenants, config, question};
+use crate::table::{Opened, Reader};
 
 /// Answers one question on the calling thread.
 pub(crate) fn query(
@@ -88,7 +91,18 @@ async fn answer(
     sql: &str,
     views: Vec<ViewTable>,
 ) -> Result<RecordBatch, Failed> {
-    let statement = FileStatement::Statement(Box::new(Statement::Query(parse(sql)?)));
+    let query = match question(sql)? {
+        Question::Rows(query) => query,
+        Question::Tables => return Ok(texts([("table_name", there(reader, tenant, &views))])?),
+        Question::Columns(name) => {
+            let schema = match find(reader, tenant, &name, &views).await? {
+                Found::Table(opened) => opened.provider.schema(),
+                Found::View(view) => view.schema.clone(),
+            };
+            return Ok(columns(&plain_schema(&schema))?);
+        }
+    };
+    let statement = FileStatement::Statement(Box::new(Statement::Query(query)));
     let names = context.state().resolve_table_references(&statement)?;
     for name in names {
         if name.schema().is_some() {
@@ -96,21 +110,15 @@ async fn answer(
             return Err(Refusal::new(name.table(), message, "tables have no schema before their name").into());
         }
         let name = name.table();
-        let view = views.iter().find(|v| v.name == name);
-        let opened = match Name::new(name) {
-            Ok(table) if view.is_none_or(|v| v.stands_in) => reader.open(tenant, &table).await?,
-            _ => None,
-        };
-        match (opened, view) {
-            (Some(opened), _) => {
+        match find(reader, tenant, name, &views).await? {
+            Found::Table(opened) => {
                 opened.prepare(context)?;
                 context.register_table(quoted(name), opened.provider.clone())?;
             }
-            (None, Some(view)) => {
+            Found::View(view) => {
                 let table = MemTable::try_new(view.schema.clone(), vec![view.rows.clone()])?;
                 context.register_table(quoted(name), Arc::new(table))?;
             }
-            (None, None) => return Err(no_table(reader, tenant, name, &views).into()),
         }
     }
     let plan = context.state().statement_to_plan(statement).await.map_err(|e| Failed::from(Refusal::of(&e)))?;
@@ -136,18 +144,65 @@ async fn answer(
     Ok(cast_batch(&all, &plain).map_err(DataFusionError::from)?)
 }
 
-/// The name as it is, whatever letters it has.
-fn quoted(name: &str) -> datafusion::common::TableReference {
-    datafusion::common::TableReference::bare(name.to_owned())
+/// What a name stands for.
+enum Found<'a> {
+    Table(Arc<Opened>),
+    View(&'a ViewTable),
 }
 
-fn no_table(reader: &Reader, tenant: &Name, name: &str, views: &[ViewTable]) -> Fault {
+async fn find<'a>(reader: &Reader, tenant: &Name, name: &str, views: &'a [ViewTable]) -> Result<Found<'a>, Failed> {
+    let view = views.iter().find(|v| v.name == name);
+    let opened = match Name::new(name) {
+        Ok(table) if view.is_none_or(|v| v.stands_in) => reader.open(tenant, &table).await?,
+        _ => None,
+    };
+    match (opened, view) {
+        (Some(opened), _) => Ok(Found::Table(opened)),
+        (None, Some(view)) => Ok(Found::View(view)),
+        (None, None) => Err(no_table(reader, tenant, name, views).into()),
+    }
+}
+
+/// Names of all that can be asked for.
+fn there(reader: &Reader, tenant: &Name, views: &[ViewTable]) -> Vec<String> {
     let mut there: Vec<String> = views.iter().map(|v| v.name.clone()).collect();
     for entry in std::fs::read_dir(reader.root().join(tenant.as_str())).into_iter().flatten().flatten() {
         there.extend(entry.file_name().into_string());
     }
     there.sort();
     there.dedup();
+    there
+}
+
+/// A row for each column: its name, its type as a manifest would write it, and whether it may be null.
+fn columns(schema: &Schema) -> Result<RecordBatch, DataFusionError> {
+    let of = |text: fn(&Field) -> String| schema.fields().iter().map(|field| text(field)).collect::<Vec<_>>();
+    texts([
+        ("column_name", of(|field| field.name().clone())),
+        ("type", of(|field| type_name(field.data_type()))),
+        ("nullable", of(|field| if field.is_nullable() { "yes" } else { "no" }.to_owned())),
+    ])
+}
+
+fn type_name(ty: &DataType) -> String {
+    match ty {
+        DataType::Int32 => ColumnType::Int32.to_string(),
+        other => kind_of(other).to_string(),
+    }
+}
+
+fn texts<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<RecordBatch, DataFusionError> {
+    let columns = columns.map(|(name, values)| (name, Arc::new(StringArray::from(values)) as ArrayRef, false));
+    Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
+}
+
+/// The name as it is, whatever letters it has.
+fn quoted(name: &str) -> datafusion::common::TableReference {
+    datafusion::common::TableReference::bare(name.to_owned())
+}
+
+fn no_table(reader: &Reader, tenant: &Name, name: &str, views: &[ViewTable]) -> Fault {
+    let there = there(reader, tenant, views);
     let fault = Fault::tenant(
         FaultKind::Sql,
         if there.is_empty() {

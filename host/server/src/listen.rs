@@ -13,6 +13,7 @@ use axum::serve::Listener;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 use weir_model::fault::{Fault, FaultKind};
 
 use crate::connection::{Bounds, serve};
@@ -24,16 +25,27 @@ const MAX_SOCKET_PATH: usize = 103;
 /// What the system keeps of an answer on its way (Linux doubles it). Only when a third of it is free may more be written, and
 /// that must not take a slow reader longer than a connection may stall: the megabytes that a buffer grows to on its own would.
 const SEND_BUFFER: u32 = 128 << 10;
+/// How long an address may be in use. A host that was killed holds its own until its threads have come back from the disk, and
+/// whoever starts the next one has seen the kill long before.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Connections that the system accepts for us meanwhile.
 const BACKLOG: u32 = 1024;
 
-/// Listens on an address.
+/// Listens on an address. One that is in use is asked for again for a while.
 pub async fn bind_tcp(listen: SocketAddr) -> Result<TcpListener, Fault> {
-    listener(listen).map_err(|e| {
-        Fault::host(FaultKind::Config, format_args!("cannot listen on {listen}: {e}"))
-            .field("listen")
-            .fix("choose another address with --listen, or end the process that has it")
-    })
+    let begun = Instant::now();
+    loop {
+        match listener(listen) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => sleep(PATIENCE / 100).await,
+            bound => {
+                return bound.map_err(|e| {
+                    Fault::host(FaultKind::Config, format_args!("cannot listen on {listen}: {e}"))
+                        .field("listen")
+                        .fix("choose another address with --listen, or end the process that has it")
+                });
+            }
+        }
+    }
 }
 
 fn listener(listen: SocketAddr) -> io::Result<TcpListener> {

@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as FileStatement};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, Value, VisitMut,
-    VisitorMut,
+    CastKind, DataType as SqlType, Expr, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement, Value,
+    VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -47,10 +47,51 @@ pub(crate) fn check(sql: &str, known: &[&str]) -> Result<Checked, Vec<Refusal>> 
     }
 }
 
-/// The statement of an ad hoc question: one SELECT, without parameters; `now()` is left to the engine.
+/// What is asked at a prompt.
+#[derive(Debug)]
+pub(crate) enum Question {
+    /// One SELECT, without parameters; `now()` is left to the engine.
+    Rows(Box<Query>),
+    /// `SHOW TABLES`.
+    Tables,
+    /// `DESCRIBE table`: its columns.
+    Columns(String),
+}
+
+/// Reads what is asked at a prompt.
+pub(crate) fn question(sql: &str) -> Result<Question, Refusal> {
+    let statement = statement(sql)?;
+    if let FileStatement::Statement(statement) = &statement {
+        match &**statement {
+            Statement::ShowTables { .. } if statement.to_string() == "SHOW TABLES" => return Ok(Question::Tables),
+            Statement::ExplainTable { table_name, .. } => {
+                let [ObjectNamePart::Identifier(name)] = table_name.0.as_slice() else {
+                    let message = format!("there is no table {table_name}");
+                    return Err(Refusal::new("", message, "tables have no schema before their name"));
+                };
+                // As in a SELECT, letters are small without quotes.
+                let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+                return Ok(Question::Columns(name));
+            }
+            _ => {}
+        }
+    }
+    select(statement).map(Question::Rows).map_err(|refusal| match refusal.fix.as_str() {
+        ONE_SELECT => Refusal { fix: format!("{ONE_SELECT}, SHOW TABLES or DESCRIBE table"), ..refusal },
+        _ => refusal,
+    })
+}
+
+const ONE_SELECT: &str = "write one SELECT";
+
+/// Reads one SELECT, without looking into it.
 pub(crate) fn parse(sql: &str) -> Result<Box<Query>, Refusal> {
+    statement(sql).and_then(select)
+}
+
+fn statement(sql: &str) -> Result<FileStatement, Refusal> {
     if sql.trim().is_empty() {
-        return Err(Refusal::new("", "it is empty", "write one SELECT").partial());
+        return Err(Refusal::new("", "it is empty", ONE_SELECT).partial());
     }
     chains(sql)?;
     let statements = DFParserBuilder::new(sql)
@@ -61,12 +102,15 @@ pub(crate) fn parse(sql: &str) -> Result<Box<Query>, Refusal> {
         .map_err(|e| Refusal::of(&e))?;
     let count = statements.len();
     let mut statements = statements.into_iter();
-    let (Some(first), None) = (statements.next(), statements.next()) else {
-        return Err(Refusal::new("", format!("it holds {count} statements"), "write one SELECT"));
-    };
-    let refuse =
-        |what: &str| Err(Refusal::new("", format!("only a SELECT is allowed, this is {what}"), "write one SELECT"));
-    match first {
+    match (statements.next(), statements.next()) {
+        (Some(first), None) => Ok(first),
+        _ => Err(Refusal::new("", format!("it holds {count} statements"), ONE_SELECT)),
+    }
+}
+
+fn select(statement: FileStatement) -> Result<Box<Query>, Refusal> {
+    let refuse = |what: &str| Err(Refusal::new("", format!("only a SELECT is allowed, this is {what}"), ONE_SELECT));
+    match statement {
         FileStatement::Statement(statement) => match *statement {
             Statement::Query(query) => match not_select(&query.body) {
                 Some(what) => refuse(what),

@@ -19,7 +19,7 @@ mod scan;
 mod session;
 mod visible;
 
-pub(crate) use check::parse;
+pub(crate) use check::{Question, question};
 pub(crate) use deadline::Deadline;
 pub(crate) use kept::{Kept, RunLimits};
 pub(crate) use memory::{Pool, Tenants};

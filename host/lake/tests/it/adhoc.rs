@@ -32,9 +32,46 @@ fn tables_and_views_are_read_by_name() {
         let text = format!("{table}: there is no table {other}; tables have no schema before their name");
         assert_eq!((gone.to_string(), gone.kind), (text, FaultKind::Sql));
     }
-    assert_eq!(ask("DELETE FROM hot").unwrap_err().kind, FaultKind::Sql);
+    assert_eq!(
+        ask("DELETE FROM hot").unwrap_err().to_string(),
+        "only a SELECT is allowed, this is DELETE; write one SELECT, SHOW TABLES or DESCRIBE table"
+    );
     // Another tenant's table is no table.
     assert!(house.lake.query(&name("other"), "SELECT 1 FROM \"bronze-syslog\"", vec![]).is_err());
+}
+
+#[test]
+fn what_is_there_can_be_asked_for() {
+    let house = House::new();
+    let rows = syslog(0, &[(at(0), "33", "a")]);
+    house.runtime.block_on(async {
+        let table = house.lake.table(&name("acme"), &name("bronze-syslog"), rows.schema()).await.unwrap();
+        table.append(vec![Append { app: "x".into(), version: 1, rows: rows.clone() }]).await.unwrap();
+    });
+    let view = || ViewTable { name: "hot".into(), schema: rows.schema(), rows: vec![rows.clone()], stands_in: false };
+    let ask = |sql: &str| house.lake.query(&name("acme"), sql, vec![view()]);
+    for sql in ["SHOW TABLES", "show tables;"] {
+        let tables = ask(sql).unwrap();
+        assert_eq!(tables.schema().field(0).name(), "table_name");
+        assert_eq!(lines(&tables), ["bronze-syslog", "hot"], "{sql}");
+    }
+    let columns = lines(&ask("DESCRIBE hot").unwrap());
+    assert!(columns.contains(&"collected_at|timestamp|no".to_owned()), "{columns:?}");
+    assert!(columns.contains(&"_partition|int32|no".to_owned()), "{columns:?}");
+    assert_eq!(columns.len(), rows.num_columns());
+    for sql in ["DESC Hot", "describe hot;", "DESCRIBE \"bronze-syslog\""] {
+        assert_eq!(lines(&ask(sql).unwrap()), columns, "{sql}");
+    }
+    let gone = ask("DESCRIBE nowhere").unwrap_err().to_string();
+    assert_eq!(gone, "nowhere: there is no table nowhere; there are bronze-syslog, hot; write one of these");
+    let gone = ask("DESCRIBE \"Hot\"").unwrap_err().to_string();
+    assert!(gone.starts_with("Hot: there is no table Hot"), "{gone}");
+    for sql in ["SHOW TABLES LIKE 'h%'", "SHOW COLUMNS FROM hot", "DESCRIBE other.hot", "EXPLAIN SELECT 1"] {
+        let refused = ask(sql).unwrap_err();
+        assert_eq!((refused.kind, refused.fix.is_some()), (FaultKind::Sql, true), "{sql}: {refused}");
+    }
+    // Another tenant sees nothing of it.
+    assert_eq!(house.lake.query(&name("other"), "SHOW TABLES", vec![]).unwrap().num_rows(), 0);
 }
 
 /// A table that the host will make is empty until it is there, and then it is that table.

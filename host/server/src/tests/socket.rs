@@ -1,5 +1,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener as StdListener;
+use std::time::Duration;
 
 use super::*;
 use crate::api::SOCKET;
@@ -81,4 +82,20 @@ fn a_socket_that_cannot_be_made_names_its_place() {
     let socket = data.path().join("missing").join(SOCKET);
     let fault = runtime().block_on(bind_unix(&socket)).expect_err("no folder");
     assert!(fault.to_string().contains("missing/host.sock"), "{fault}");
+}
+
+#[test]
+fn an_address_that_a_killed_host_still_holds_is_waited_for() {
+    let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listen = held.local_addr().expect("its address");
+    runtime().block_on(async {
+        let next = tokio::spawn(bind_tcp(listen));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!next.is_finished(), "it is asked for again");
+        drop(held);
+        let bound = next.await.expect("no panic").expect("it is free now");
+        let fault = bind_tcp(listen).await.expect_err("somebody else has it for good");
+        assert!(fault.message.contains(&listen.to_string()) && fault.fix.is_some(), "{fault}");
+        drop(bound);
+    });
 }
