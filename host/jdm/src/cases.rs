@@ -68,7 +68,9 @@ pub(crate) fn run(
             Err(Failure::Evaluation(reason)) => {
                 format!("expected {expected}, but it failed: {}", shorten(&reason, 200))
             }
-            Err(Failure::Fault(fault)) => format!("expected {expected}, but: {}", fault.message),
+            Err(Failure::Fault(fault) | Failure::Memory(fault)) => {
+                format!("expected {expected}, but: {}", fault.message)
+            }
         };
         problems.push(Problem::new(file, message).field(&case.name).fix(FIX));
     }

@@ -7,7 +7,9 @@
 //! What is a function of its input stays one: nothing in a rule sees another clock than the batch's T, or randomness but
 //! the batch's seed (`script`, `expression`), and rules see no file, no network and no other tenant. What that leaves open:
 //!
-//! * Memory of function nodes has no cap: the engine's JavaScript allocates in this process without one.
+//! * `rule_memory_bytes` bounds what function nodes allocate in realms of ours. Those that look for `dayjs`, `moment` or
+//!   `Big`, and those in module form, run in the engine, whose JavaScript allocates in this process without a cap.
+//!   Expressions have none either.
 //! * A function node is stopped after 500 ms, whatever `rule_time` says, but only where JavaScript itself runs: one call of a
 //!   builtin over a huge text or array (`'x'.repeat(2**28).split('')`) ends when it ends, and holds its thread until then.
 //!   Expressions are never stopped. `rule_time` is CPU time of one evaluation, held against it when it ends; after ten times
@@ -28,9 +30,11 @@ mod answer;
 mod base64;
 mod cases;
 mod expression;
+mod heap;
 mod input;
 mod load;
 mod memo;
+mod memory;
 mod pool;
 mod program;
 mod realm;
@@ -157,7 +161,7 @@ fn answer(
         match got {
             Ok(result) => answer.push(row, &result),
             Err(Failure::Evaluation(reason)) => answer.fail(row, &reason),
-            Err(Failure::Fault(fault)) => return Err(fault.into()),
+            Err(Failure::Fault(fault) | Failure::Memory(fault)) => return Err(fault.into()),
         }
         if answer.rows() as u64 > limits.rule_rows {
             let rows = format_args!("an answer has more rows than one evaluation for each row would give").to_string();

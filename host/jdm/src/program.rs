@@ -16,6 +16,7 @@ use zen_engine::{Decision, EvaluationError, EvaluationOptions};
 use zen_expression::Variable;
 
 use crate::memo::Cache;
+use crate::memory::Memory;
 use crate::realm::{Functions, cpu_time, monotonic_ms};
 use crate::script::{CLOCK_WANTED, Clock, Draw, LIBRARIES_WANTED, OUT_OF_TIME};
 use crate::unit::{Unit, Where};
@@ -46,6 +47,8 @@ pub(crate) struct Program {
     /// Whether an evaluation has looked for the clock: then the next is not tried without one.
     wants_clock: AtomicBool,
     limit: Span,
+    /// Of memory.
+    limit_bytes: u64,
 }
 
 /// What an evaluation runs, which tells how its results may be used again.
@@ -66,6 +69,8 @@ pub(crate) enum Failure {
     Evaluation(String),
     /// By a limit, or the host's fault.
     Fault(Fault),
+    /// By the limit of memory.
+    Memory(Fault),
 }
 
 impl Program {
@@ -81,7 +86,16 @@ impl Program {
             Runs::Expressions
         };
         let path = path.to_owned();
-        Self { path, entry, asked, digest, runs, wants_clock: AtomicBool::new(false), limit: limits.rule_time }
+        Self {
+            path,
+            entry,
+            asked,
+            digest,
+            runs,
+            wants_clock: AtomicBool::new(false),
+            limit: limits.rule_time,
+            limit_bytes: limits.rule_memory_bytes,
+        }
     }
 
     /// One evaluation, or what an equal one came to. `row` tells evaluations of one call apart.
@@ -104,6 +118,8 @@ impl Program {
                 Err(Failure::Evaluation(reason)) if reason.contains(CLOCK_WANTED) => {
                     self.wants_clock.store(true, Ordering::Relaxed);
                 }
+                // It may have caught that there is no clock, and gone on: what counts is what it does with one.
+                Err(Failure::Memory(_)) => {}
                 Err(failure) => return Err(failure),
                 Ok(value) => {
                     let value = Arc::new(value);
@@ -154,10 +170,11 @@ impl Program {
         draw: &Draw,
         runtime: &Runtime,
     ) -> Result<Value, Failure> {
+        let memory = Arc::new(Memory::new(self.limit_bytes));
         let loader = Content { program: self.clone(), place, draw: *draw };
         let decision = Decision::from(self.entry.graph(place, draw))
             .with_loader(Arc::new(loader))
-            .with_adapter(Arc::new(Functions(*draw)));
+            .with_adapter(Arc::new(Functions { draw: *draw, memory: memory.clone() }));
         let options = EvaluationOptions { trace: false, max_depth: MAX_DEPTH };
         let (began, cpu) = (Instant::now(), cpu_time());
         let answer = runtime.block_on(async {
@@ -175,6 +192,9 @@ impl Program {
             ));
         };
         let answer = answer.map_err(|e| self.reason(&e));
+        if memory.exceeded() {
+            return Err(Failure::Memory(self.too_large(answer.err())));
+        }
         if let Some(fault) = self.judge(spent, answer.as_ref().err()) {
             return Err(Failure::Fault(fault));
         }
@@ -220,6 +240,13 @@ impl Program {
     fn too_slow(&self, message: impl std::fmt::Display) -> Fault {
         let fix = "do less in one evaluation, or raise rule_time under [limits]";
         self.fault(message, "rule_time", fix)
+    }
+
+    fn too_large(&self, reason: Option<Reason>) -> Fault {
+        let node = reason.map_or_else(|| "a function node".to_owned(), |reason| reason.node);
+        let message = format!("{node}: needs more memory than rule_memory_bytes, which is {}", self.limit_bytes);
+        let fix = "keep less in memory in one evaluation, or raise rule_memory_bytes under [limits]";
+        self.fault(message, "rule_memory_bytes", fix)
     }
 
     fn fault(&self, message: impl std::fmt::Display, field: &str, fix: &str) -> Fault {

@@ -8,9 +8,13 @@
 //! A source runs before its input and the clock are there, so that this can be done ahead too (`spare.rs`). One that looks
 //! for clock, randomness or a library as it runs is run in another realm that has the clock from its beginning. Which of
 //! both follows from the source alone, and what JavaScript does is the same whether it was done ahead or not.
+//!
+//! What a realm allocates is counted and bounded (`heap.rs`, `memory.rs`).
 
 use std::future::{Future, ready};
 use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rquickjs::function::IntoArgs;
@@ -24,6 +28,8 @@ use zen_engine::nodes::custom::{CustomNodeAdapter, CustomNodeRequest};
 use zen_engine::nodes::{NodeError, NodeResponse, NodeResult};
 use zen_expression::Variable;
 
+use crate::heap::{Count, Heap};
+use crate::memory::{Memory, OUT_OF_MEMORY};
 use crate::script::{Draw, OUT_OF_TIME};
 use crate::spare;
 
@@ -51,12 +57,14 @@ pub(crate) struct Realm {
     step: Persistent<Function<'static>>,
     context: Context,
     runtime: Runtime,
+    pub(crate) heap: Rc<Count>,
 }
 
 impl Realm {
     pub(crate) fn new() -> Result<Self, String> {
         let failed = |e: rquickjs::Error| format!("no JavaScript runtime: {e}");
-        let runtime = Runtime::new().map_err(failed)?;
+        let heap = Count::new();
+        let runtime = Runtime::new_with_alloc(Heap(heap.clone())).map_err(failed)?;
         let context = Context::full(&runtime).map_err(failed)?;
         runtime.set_loader(SCRIPTS, SCRIPTS);
         let step = context.with(|ctx| {
@@ -65,7 +73,7 @@ impl Realm {
             step.map(|step: Function<'_>| Persistent::save(&ctx, step))
         });
         let step = step.map_err(failed)?;
-        Ok(Self { step, context, runtime })
+        Ok(Self { step, context, runtime, heap })
     }
 
     /// Runs a source without clock and input. False: it looked for what it cannot have, and the realm is of no use.
@@ -73,13 +81,26 @@ impl Realm {
         self.call((source,), limit)
     }
 
+    /// Answers what a source defines (`Source::definition`), or that it looks for a library.
+    pub(crate) fn definition(&self, source: &str, limit: Limit) -> Result<String, String> {
+        self.call((source, 0), limit)
+    }
+
     /// What a source makes of an input. None: the source that was loaded; else it runs now, with the clock there already.
-    fn run(&self, source: Option<&str>, input: &str, node: &str, draw: &Draw) -> Result<String, String> {
+    pub(crate) fn run(
+        &self,
+        source: Option<&str>,
+        input: &str,
+        node: &str,
+        draw: &Draw,
+        bytes: u64,
+    ) -> Result<String, String> {
+        let limit = Limit::of(draw, bytes);
         match draw.clock {
-            None => self.call((source, input), Limit::of(draw)),
+            None => self.call((source, input), limit),
             Some(clock) => {
                 let [a, b, c, d] = clock.words(node);
-                self.call((source, input, clock.time_ms as f64, a, b, c, d), Limit::of(draw))
+                self.call((source, input, clock.time_ms as f64, a, b, c, d), limit)
             }
         }
     }
@@ -91,31 +112,37 @@ impl Realm {
         R: for<'js> FromJs<'js>,
         A: for<'js> IntoArgs<'js>,
     {
-        self.runtime.set_interrupt_handler(Some(Box::new(move || limit.is_reached())));
-        self.context.with(|ctx| {
+        self.heap.limit(limit.bytes);
+        let heap = self.heap.clone();
+        // An error for want of memory can be caught, this cannot.
+        self.runtime.set_interrupt_handler(Some(Box::new(move || heap.exceeded() || limit.is_reached())));
+        let done = self.context.with(|ctx| {
             let step = self.step.clone().restore(&ctx).map_err(|e| e.to_string())?;
             step.call(arguments).catch(&ctx).map_err(|e| said(&ctx, e))
-        })
+        });
+        if self.heap.exceeded() { Err(OUT_OF_MEMORY.to_owned()) } else { done }
     }
 
     /// Bytes that JavaScript has allocated.
-    pub(crate) fn bytes(&self) -> u64 {
-        u64::try_from(self.runtime.memory_usage().malloc_size).unwrap_or(u64::MAX)
+    pub(crate) fn bytes(&self) -> usize {
+        self.heap.used()
     }
 }
 
-/// Until when JavaScript may run.
+/// How far JavaScript may go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limit {
     /// CPU time of this thread.
     pub(crate) cpu: Duration,
     /// On the machine's monotonic clock, in milliseconds.
     pub(crate) wall_ms: i64,
+    /// Of memory.
+    pub(crate) bytes: u64,
 }
 
 impl Limit {
-    fn of(draw: &Draw) -> Self {
-        Self { cpu: draw.limit_cpu, wall_ms: draw.limit_ms }
+    fn of(draw: &Draw, bytes: u64) -> Self {
+        Self { cpu: draw.limit_cpu, wall_ms: draw.limit_ms, bytes }
     }
 
     fn is_reached(&self) -> bool {
@@ -134,7 +161,10 @@ fn said<'js>(ctx: &Ctx<'js>, error: CaughtError<'js>) -> String {
 
 /// Runs the function nodes of one evaluation.
 #[derive(Debug)]
-pub(crate) struct Functions(pub(crate) Draw);
+pub(crate) struct Functions {
+    pub(crate) draw: Draw,
+    pub(crate) memory: Arc<Memory>,
+}
 
 /// How a function node is written in a graph that runs here.
 pub(crate) const KIND: &str = "weir:function";
@@ -147,38 +177,49 @@ struct Output {
 impl Functions {
     fn output(&self, request: &CustomNodeRequest) -> Result<Variable, String> {
         let source = request.node.config.as_str().ok_or("it has no source")?;
-        if monotonic_ms() > self.0.limit_ms {
+        if monotonic_ms() > self.draw.limit_ms {
             return Err(OUT_OF_TIME.to_owned());
         }
         let input = serde_json::to_string(&request.input).map_err(|e| e.to_string())?;
-        let answer = answer(source, &input, &request.node.id, &self.0);
-        let answer: Output = serde_json::from_str(&answer?).map_err(|_| "Failed to parse function result")?;
+        let answer = answer(source, &input, &request.node.id, &self.draw, &self.memory)?;
+        self.memory.answer(&answer)?;
+        let answer: Output = serde_json::from_str(&answer).map_err(|_| "Failed to parse function result")?;
         Ok(answer.output)
     }
 }
 
 /// What a source makes of an input, in a realm that is used for nothing else.
-fn answer(source: &str, input: &str, node: &str, draw: &Draw) -> Result<String, String> {
-    if let Some(realm) = spare::loaded(source) {
-        return ended(realm, |realm| realm.run(None, input, node, draw));
+pub(crate) fn answer(source: &str, input: &str, node: &str, draw: &Draw, memory: &Memory) -> Result<String, String> {
+    let bytes = memory.left();
+    // What was loaded ahead kept to the bound of that, which may be above what this evaluation has left.
+    if bytes >= spare::BYTES as u64
+        && let Some(realm) = spare::loaded(source)
+    {
+        return ended(realm, memory, |realm| realm.run(None, input, node, draw, bytes));
     }
     if source.len() <= LONG && spare::may_run_early(source) {
         let realm = spare::blank()?;
         let began = cpu_time();
-        let loaded = realm.load(source, Limit::of(draw));
-        spare::note(source, loaded != Ok(false), cpu_time().saturating_sub(began));
-        match loaded {
-            Ok(true) => return ended(realm, |realm| realm.run(None, input, node, draw)),
-            Ok(false) => ended(realm, |_| ()),
-            Err(why) => return ended(realm, |_| Err(why)),
+        let loaded = realm.load(source, Limit::of(draw, bytes));
+        // Without memory it tells nothing: it may have caught that there is no clock yet, and gone on.
+        if !realm.heap.exceeded() {
+            spare::note(source, loaded != Ok(false), cpu_time().saturating_sub(began));
+            match loaded {
+                Ok(true) => return ended(realm, memory, |realm| realm.run(None, input, node, draw, bytes)),
+                Ok(false) => ended(realm, memory, |_| ()),
+                Err(why) => return ended(realm, memory, |_| Err(why)),
+            }
         }
     }
-    ended(spare::blank()?, |realm| realm.run(Some(source), input, node, draw))
+    ended(spare::blank()?, memory, |realm| realm.run(Some(source), input, node, draw, bytes))
 }
 
 /// Runs the last of what a realm is used for.
-fn ended<R>(realm: Realm, last: impl FnOnce(&Realm) -> R) -> R {
+fn ended<R>(realm: Realm, memory: &Memory, last: impl FnOnce(&Realm) -> R) -> R {
     let answer = last(&realm);
+    if realm.heap.exceeded() {
+        memory.exceed();
+    }
     spare::used(realm);
     answer
 }
@@ -216,6 +257,11 @@ mod tests {
     const CLOCK: Clock = Clock { time_ms: 1_769_860_800_250, seed: Digest([7; 32]) };
     const NODE: &str = "f";
     const INPUT: &str = r#"{"n":3}"#;
+    const PLENTY: u64 = 64 << 20;
+
+    fn plenty() -> Memory {
+        Memory::new(PLENTY)
+    }
 
     fn draw(clock: Option<Clock>, cpu: Duration) -> Draw {
         Draw { clock, limit_ms: monotonic_ms() + 60_000, limit_cpu: cpu_time() + cpu }
@@ -226,13 +272,13 @@ mod tests {
     fn ways(source: &str, clock: Option<Clock>) -> (Vec<Result<String, String>>, bool) {
         let (source, minute) = (source.to_owned(), Duration::from_secs(60));
         let all = move || {
-            let mut got = vec![answer(&source, INPUT, NODE, &draw(clock, minute))];
+            let mut got = vec![answer(&source, INPUT, NODE, &draw(clock, minute), &plenty())];
             while spare::tidy(1) {}
             let ahead = spare::waiting(&source) > 0;
-            got.push(answer(&source, INPUT, NODE, &draw(clock, minute)));
+            got.push(answer(&source, INPUT, NODE, &draw(clock, minute), &plenty()));
             while spare::tidy(1) {}
-            got.push(answer(&source, INPUT, NODE, &draw(clock, minute)));
-            let at_once = Realm::new().expect("a realm").run(Some(&source), INPUT, NODE, &draw(clock, minute));
+            got.push(answer(&source, INPUT, NODE, &draw(clock, minute), &plenty()));
+            let at_once = Realm::new().expect("a realm").run(Some(&source), INPUT, NODE, &draw(clock, minute), PLENTY);
             got.push(at_once);
             (got, ahead)
         };
@@ -441,7 +487,7 @@ mod tests {
     fn a_source_that_does_not_end_is_interrupted_and_never_loaded_ahead() {
         let source = "while (true) try { while (true) {} } catch {} function handler() { return { a: 1 } }";
         for _ in 0..3 {
-            let got = answer(source, INPUT, NODE, &draw(Some(CLOCK), Duration::from_millis(20)));
+            let got = answer(source, INPUT, NODE, &draw(Some(CLOCK), Duration::from_millis(20)), &plenty());
             assert!(got.as_ref().is_err_and(|e| e.contains("interrupted")), "{got:?}");
             let began = cpu_time();
             while spare::tidy(1) {}

@@ -22,7 +22,9 @@ const FORGET: u64 = 64;
 /// A source that runs for longer than this before it defines its handler is not loaded ahead: who comes then waits.
 const CPU: Duration = Duration::from_millis(5);
 /// Nor is one that allocates more.
-const BYTES: u64 = 512 << 10;
+pub(crate) const BYTES: usize = 512 << 10;
+/// A used realm that has more is not kept until later, but freed at once.
+const LARGE: usize = 1 << 20;
 
 thread_local! {
     static STOCK: RefCell<Stock> = const { RefCell::new(Stock::new()) };
@@ -61,7 +63,7 @@ pub(crate) fn note(source: &str, early: bool, took: Duration) {
 /// Takes a realm that an evaluation has used.
 pub(crate) fn used(realm: Realm) {
     STOCK.with_borrow_mut(|stock| {
-        if stock.used.len() < SPARES {
+        if stock.used.len() < SPARES && realm.bytes() <= LARGE {
             stock.used.push(realm);
         }
     });
@@ -183,8 +185,8 @@ impl Stock {
         }
         // What cannot be made now is made, or fails, when it is needed.
         let Ok(realm) = self.blank.pop().map_or_else(Realm::new, Ok) else { return false };
-        let limit = Limit { cpu: cpu_time().saturating_add(CPU * 2), wall_ms: i64::MAX };
-        if realm.load(&source, limit) == Ok(true) && realm.bytes() <= BYTES {
+        let limit = Limit { cpu: cpu_time().saturating_add(CPU * 2), wall_ms: i64::MAX, bytes: BYTES as u64 };
+        if realm.load(&source, limit) == Ok(true) {
             self.loaded.push((source, realm));
         } else {
             self.lately[next].way = Way::Early;
@@ -202,6 +204,12 @@ impl Stock {
     fn having(&self, source: &Arc<str>) -> usize {
         self.loaded.iter().filter(|(of, _)| of == source).count()
     }
+}
+
+/// What used realms take until they are freed.
+#[cfg(test)]
+pub(crate) fn unfreed_bytes() -> usize {
+    STOCK.with_borrow(|stock| stock.used.iter().map(Realm::bytes).sum())
 }
 
 /// How many realms wait with this source.

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rust_decimal::prelude::ToPrimitive;
+use serde::Deserialize;
 use tokio::runtime::Runtime;
 use weir_model::{Digest, Problem};
 use zen_engine::Decision;
@@ -15,8 +16,9 @@ use zen_engine::model::{
 use zen_expression::{ExpressionKind, Variable};
 
 use crate::expression::Checker;
-use crate::realm;
-use crate::script::{Draw, Source};
+use crate::memory::OUT_OF_MEMORY;
+use crate::realm::{self, Limit, Realm, cpu_time};
+use crate::script::{Draw, LIBRARIES_WANTED, Source};
 use crate::shape::{self, label};
 use crate::value::{Value, shorten};
 
@@ -265,6 +267,9 @@ impl Check<'_> {
             Err(e) if e.contains("interrupted") => {
                 ("its source runs for longer than 500ms before it defines anything".to_owned(), CORRECT)
             }
+            Err(e) if e.contains(OUT_OF_MEMORY) => {
+                (format!("its source needs more than {} MB of memory before it defines anything", BYTES >> 20), CORRECT)
+            }
             Err(e) => (format!("its source does not run: {e}"), CORRECT),
         };
         self.problems.push(Problem::new(self.file, message).field(name).fix(fix));
@@ -325,7 +330,47 @@ enum Definition {
     },
 }
 
+/// What a source that looks for no library may take before it defines its handler, by CPU time.
+const CPU: Duration = Duration::from_millis(500);
+/// And of memory, whatever a ruleset's limits are: a file is checked once for all of them.
+const BYTES: u64 = 64 << 20;
+
 fn definition(source: &str, runtime: &Runtime) -> Result<Definition, String> {
+    let limit = Limit { cpu: cpu_time().saturating_add(CPU), wall_ms: i64::MAX, bytes: BYTES };
+    match Realm::new()?.definition(source, limit) {
+        Ok(found) => defined(&found),
+        Err(e) if e.contains(LIBRARIES_WANTED) => engine_definition(source, runtime),
+        Err(e) => Err(e),
+    }
+}
+
+/// Reads what the script answers.
+fn defined(json: &str) -> Result<Definition, String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        output: Found,
+    }
+    #[derive(Deserialize)]
+    struct Found {
+        kind: String,
+        broken: Option<Broken>,
+    }
+    #[derive(Deserialize)]
+    struct Broken {
+        words: String,
+        #[serde(default)]
+        line: usize,
+    }
+    let answer: Answer = serde_json::from_str(json).map_err(|e| e.to_string())?;
+    Ok(match answer.output {
+        Found { broken: Some(Broken { words, line }), .. } => Definition::Broken { words, line },
+        Found { kind, .. } if kind == "function" => Definition::Function,
+        Found { kind, .. } => Definition::Other(kind),
+    })
+}
+
+/// The same by the engine, which has the libraries.
+fn engine_definition(source: &str, runtime: &Runtime) -> Result<Definition, String> {
     let content = FunctionNodeContent::Version1(Source::definition(source));
     let node = DecisionNode {
         id: "function".into(),

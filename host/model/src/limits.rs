@@ -44,6 +44,7 @@ pub struct Limits {
     pub asset_bytes: u64,
     pub current_alarms: u64,
     pub table_bytes: u64,
+    pub rule_memory_bytes: u64,
 }
 
 /// Single limits that override others: the `[limits]` of a tenant or a scenario.
@@ -108,7 +109,8 @@ impl Limits {
             query_bytes,
             asset_bytes,
             current_alarms,
-            table_bytes
+            table_bytes,
+            rule_memory_bytes
         )
     }
 }

@@ -122,7 +122,7 @@ fn deserialize(wasm: &Wasm, code: &[u8]) -> wasmtime::Result<Component> {
     // They come from a folder and a file that only this host's user can read or write (modes 0700 and 0600), their
     // BLAKE3 was just compared, and they are in memory already, so they cannot change under way. The file name holds
     // the engine's compatibility hash, and wasmtime checks it once more. Who can write into that folder is this user,
-    // who can run any code anyhow. This is the only unsafe code of the workspace.
+    // who can run any code anyhow.
     #[allow(unsafe_code)]
     unsafe {
         Component::deserialize(wasm, code)

@@ -10,10 +10,13 @@ for(const name of["dayjs","Big"])define(G,name,{configurable:true,enumerable:tru
 G.log=[];
 const lazy=[()=>wanted,()=>({get moment(){return stop()},get dayjs(){return stop()},get Big(){return stop()},env:{}})];
 // Source alone: runs it, and answers whether input and clock may follow. Input alone: goes on from there. Both: one after the
-// other, with the clock there from the beginning.
+// other, with the clock there from the beginning. Zero for an input: answers what the source defines.
 return(source,input,time,a,b,c,d)=>{
 let given=0;
+const check=input===0;
+if(check)time=a=b=c=d=0;
 if(time!==void 0){now=time;given=begin(time,a,b,c,d)}
-if(source!==void 0)later=prepare(source,Infinity,given,0,lazy);
+if(source!==void 0)later=prepare(source,Infinity,given,check,lazy);
 else if(given)later(given);
+if(check){const found=G.main();if(wanted)throw"weir:libraries";return found}
 return input===void 0?!wanted&&!later(0):G.main(parse(input))}}

@@ -173,6 +173,16 @@ fn a_source_that_does_not_run_is_refused_with_the_line() {
     assert_eq!(message, "its source does not run: TypeError: cannot read property 'b' of null (near line 1)");
     let (_, message, _) = said(&graph(&[function("while (true) {} function handler() {}")]));
     assert_eq!(message, "its source runs for longer than 500ms before it defines anything");
+    for source in
+        ["const a = []; for (;;) a.push(a.length)", "try { 'x'.repeat(2 ** 28) } catch {} function handler() {}"]
+    {
+        let (_, message, _) = said(&graph(&[function(source)]));
+        assert_eq!(message, "its source needs more than 64 MB of memory before it defines anything");
+    }
+    // The libraries are there, as when it runs.
+    let message =
+        problem(&graph(&[function("const a = new Big(1); let b = dayjs().c.d;\nfunction handler() {}")])).message;
+    assert!(message.starts_with("its source does not run: TypeError: "), "{message}");
 }
 
 fn with_schema(node: usize, schema: Value) -> Value {

@@ -118,6 +118,64 @@ fn rule_time_holds_over_many_function_nodes() {
     assert!(began.elapsed() < std::time::Duration::from_secs(5), "the nodes after the limit do not run");
 }
 
+/// A text of as many characters as the call says, and of how many it is.
+const REPEAT: &str = "function handler(i) { let n = 0; try { n = 'x'.repeat(i.n).length } catch {} return { n } }";
+
+#[test]
+fn rule_memory_bytes_bounds_what_javascript_allocates_whatever_it_catches() {
+    let mut ruleset = one(&graph(&[function(REPEAT)]));
+    ruleset.limits.rule_memory_bytes = 4 << 20;
+    let rules = load(&ruleset);
+    let call = |n: i64| RuleCall { values: vec![("n".to_owned(), weir_model::Scalar::Int64(n))], ..want(&[]) };
+    for _ in 0..2 {
+        assert_eq!(whole(&rules, &call(3_000_000)), json!({"n": 3_000_000}));
+        for n in [5_000_000, 1 << 28] {
+            let fault = fault(&rules, &call(n));
+            assert_eq!((fault.whose, fault.retry, fault.kind), (Whose::Tenant, Retry::Never, FaultKind::RuleLimit));
+            assert_eq!(fault.message, "Fn: needs more memory than rule_memory_bytes, which is 4194304");
+            assert_eq!(
+                (fault.file.as_deref(), fault.field.as_deref()),
+                (Some("rules/r.json"), Some("rule_memory_bytes"))
+            );
+            assert!(fault.fix.is_some_and(|fix| fix.contains("rule_memory_bytes")));
+        }
+    }
+    ruleset.limits.rule_memory_bytes = 8 << 20;
+    assert_eq!(whole(&load(&ruleset), &call(5_000_000)), json!({"n": 5_000_000}), "the fault was not remembered");
+}
+
+#[test]
+fn rule_memory_bytes_holds_over_all_function_nodes_of_an_evaluation() {
+    let text = graph(&[function("function handler() { return { s: 'x'.repeat(1e5) } }")]).to_string();
+    let many = |n: usize| {
+        let mut node = ask("text");
+        node["content"]["executionMode"] = json!("loop");
+        node["content"]["inputField"] = json!(format!("map([1..{n}], {{n: #}})"));
+        node["content"]["outputPath"] = json!("all");
+        let mut ruleset = ruleset(&[
+            ("rules/r.json", &graph(&[node, expressions(&[("n", "len(all)")])]).to_string()),
+            ("rules/text.json", &text),
+        ]);
+        ruleset.limits.rule_memory_bytes = 2 << 20;
+        load(&ruleset)
+    };
+    assert_eq!(whole(&many(10), &RuleCall::default()), json!({"n": 10}));
+    let fault = fault(&many(30), &want(&[]));
+    assert_eq!((fault.whose, fault.field.as_deref()), (Whose::Tenant, Some("rule_memory_bytes")));
+}
+
+#[test]
+fn what_a_function_node_does_for_want_of_a_clock_is_no_fault() {
+    let source = "function handler() { let t; try { t = Date.now() } catch { t = 'x'.repeat(2 ** 28) } return { t } }";
+    let early = "let t; try { t = Date.now() } catch { t = 'x'.repeat(2 ** 28) } function handler() { return { t } }";
+    for source in [source, early] {
+        let rules = load(&one(&graph(&[function(source)])));
+        for _ in 0..2 {
+            assert_eq!(whole(&rules, &RuleCall::default()), json!({"t": 1_769_860_800_250_i64}), "{source}");
+        }
+    }
+}
+
 #[test]
 fn a_call_that_takes_longer_than_deadline_is_the_hosts_fault() {
     let mut ruleset = one(&graph(&[function(BUSY)]));
