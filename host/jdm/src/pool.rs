@@ -116,7 +116,7 @@ mod tests {
     fn a_thread_that_nobody_asks_runs_sources_ahead() {
         let source = "function handler() { return 1 }";
         let pool = Pool::new(1).expect("a pool");
-        pool.run(|_| spare::note(source, true, Duration::ZERO)).expect("an answer");
+        pool.run(|_| spare::note(source, true, Duration::ZERO, Duration::ZERO)).expect("an answer");
         // A job comes late enough for the thread to have had nothing to do, unless the machine is busy.
         let (_keep, never) = sync_channel::<()>(0);
         let loaded = (0..1_000).any(|_| {

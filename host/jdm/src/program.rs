@@ -351,6 +351,43 @@ mod tests {
     }
 
     #[test]
+    fn how_deep_a_source_may_recurse_does_not_show_where_its_realm_was_made() {
+        let depth = |source: &'static str, ahead: bool, below: usize| {
+            // Deeper on the stack by some kilobytes.
+            fn deep<R>(below: usize, work: &mut dyn FnMut() -> R) -> R {
+                let room = std::hint::black_box([0_u8; 4096]);
+                let got = if below == 0 { work() } else { deep(below - 1, work) };
+                std::hint::black_box(room);
+                got
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+            let program = program(source, &runtime);
+            let context = RuleContext { time: Time(0), seed: [1; 32], zone: weir_model::Zone::UTC };
+            let mut run = || {
+                let memo = Cache::new(10, 1_000);
+                let input = Variable::from(serde_json::json!({"n": 1}));
+                let result = program.evaluate(input, 0, context, &runtime, &memo).expect("a result");
+                while ahead && spare::tidy(1) {}
+                format!("{:?}", result.at("depth"))
+            };
+            [run(), deep(below, &mut run), run()]
+        };
+        for source in [
+            "function f(n) { try { return f(n + 1) } catch { return n } } function handler() { return { depth: f(0) } }",
+            "function f(n) { try { return f(n + 1) } catch { return n } } const depth = f(0); function handler() { return { depth } }",
+            "function f(n) { try { return f(n + 1) } catch { return n } } const t = Date.now(); function handler() { return { depth: f(0) } }",
+        ] {
+            let all = [(false, 0), (true, 0), (false, 50), (true, 50)].map(|(ahead, below)| {
+                std::thread::Builder::new().stack_size(8 << 20).spawn(move || depth(source, ahead, below))
+            });
+            let all: Vec<String> =
+                all.into_iter().flat_map(|t| t.expect("a thread").join().expect("no panic")).collect();
+            assert!(all.iter().all(|one| *one == all[0]), "{source}: {all:?}");
+            assert!(all[0].contains("Number"), "{all:?}");
+        }
+    }
+
+    #[test]
     fn results_of_pure_evaluations_are_remembered() {
         for source in [
             "function handler(i) { return { a: i.n + 1 } }",

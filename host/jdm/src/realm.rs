@@ -51,8 +51,13 @@ const _: [&str; 4] = [
     include_str!("script/date.js"),
 ];
 
+/// Stack that JavaScript has below a call into a realm: QuickJS's own default, which it counts from where a runtime was made.
+const STACK_BYTES: isize = 1 << 20;
+
 /// A global object with the host's script in it.
 pub(crate) struct Realm {
+    /// Where on the thread's stack it was made.
+    made_at: usize,
     // The order in which they are dropped.
     step: Persistent<Function<'static>>,
     context: Context,
@@ -61,7 +66,10 @@ pub(crate) struct Realm {
 }
 
 impl Realm {
+    /// Never inlined, so that the runtime is made at the same distance from `made_at` whoever calls.
+    #[inline(never)]
     pub(crate) fn new() -> Result<Self, String> {
+        let made_at = stack_position();
         let failed = |e: rquickjs::Error| format!("no JavaScript runtime: {e}");
         let heap = Count::new();
         let runtime = Runtime::new_with_alloc(Heap(heap.clone())).map_err(failed)?;
@@ -73,7 +81,7 @@ impl Realm {
             step.map(|step: Function<'_>| Persistent::save(&ctx, step))
         });
         let step = step.map_err(failed)?;
-        Ok(Self { step, context, runtime, heap })
+        Ok(Self { made_at, step, context, runtime, heap })
     }
 
     /// Runs a source without clock and input. False: it looked for what it cannot have, and the realm is of no use.
@@ -105,13 +113,17 @@ impl Realm {
         }
     }
 
-    /// Never inlined, so that JavaScript has the same stack whoever calls.
+    /// Never inlined, so that JavaScript has the same stack whoever calls: how deep a source may recurse must not show where on
+    /// the stack its realm was made, ahead or in the middle of an evaluation.
     #[inline(never)]
     fn call<R, A>(&self, arguments: A, limit: Limit) -> Result<R, String>
     where
         R: for<'js> FromJs<'js>,
         A: for<'js> IntoArgs<'js>,
     {
+        let deeper = self.made_at.wrapping_sub(stack_position()).cast_signed();
+        // Zero would be no limit. Both are on one thread, so they are less than its stack apart.
+        self.runtime.set_max_stack_size(STACK_BYTES.saturating_add(deeper).max(1).cast_unsigned());
         self.heap.limit(limit.bytes);
         let heap = self.heap.clone();
         // An error for want of memory can be caught, this cannot.
@@ -148,6 +160,13 @@ impl Limit {
     fn is_reached(&self) -> bool {
         cpu_time() > self.cpu || monotonic_ms() > self.wall_ms
     }
+}
+
+/// Where on the stack the caller is. Stacks grow down.
+#[inline(always)]
+fn stack_position() -> usize {
+    let here = 0_u8;
+    std::ptr::from_ref(std::hint::black_box(&here)).addr()
 }
 
 /// What was thrown.
@@ -203,7 +222,9 @@ pub(crate) fn answer(source: &str, input: &str, node: &str, draw: &Draw, memory:
         let loaded = realm.load(source, Limit::of(draw, bytes));
         // Without memory it tells nothing: it may have caught that there is no clock yet, and gone on.
         if !realm.heap.exceeded() {
-            spare::note(source, loaded != Ok(false), cpu_time().saturating_sub(began));
+            // What is run ahead does not count towards rule_time: it must be little of it.
+            let most = draw.limit_cpu.saturating_sub(began) / 10;
+            spare::note(source, loaded != Ok(false), cpu_time().saturating_sub(began), most);
             match loaded {
                 Ok(true) => return ended(realm, memory, |realm| realm.run(None, input, node, draw, bytes)),
                 Ok(false) => ended(realm, memory, |_| ()),

@@ -50,10 +50,10 @@ pub(crate) fn may_run_early(source: &str) -> bool {
     STOCK.with_borrow_mut(|stock| stock.use_again(source) != Some(Way::Late))
 }
 
-/// Remembers whether a source may run before there is a clock, and how long it took.
-pub(crate) fn note(source: &str, early: bool, took: Duration) {
+/// Remembers whether a source may run before there is a clock, how long it took, and how long it may take to be run ahead.
+pub(crate) fn note(source: &str, early: bool, took: Duration, most: Duration) {
     let way = match early {
-        true if took <= CPU => Way::Ahead,
+        true if took <= CPU.min(most) => Way::Ahead,
         true => Way::Early,
         false => Way::Late,
     };
@@ -229,7 +229,7 @@ mod tests {
             return true;
         }
         if may_run_early(source) {
-            note(source, true, Duration::ZERO);
+            note(source, true, Duration::ZERO, Duration::ZERO);
         }
         used(blank().expect("a realm"));
         false

@@ -167,7 +167,9 @@ async fn find<'a>(reader: &Reader, tenant: &Name, name: &str, views: &'a [ViewTa
 fn there(reader: &Reader, tenant: &Name, views: &[ViewTable]) -> Vec<String> {
     let mut there: Vec<String> = views.iter().map(|v| v.name.clone()).collect();
     for entry in std::fs::read_dir(reader.root().join(tenant.as_str())).into_iter().flatten().flatten() {
-        there.extend(entry.file_name().into_string());
+        if entry.path().join("_delta_log").is_dir() {
+            there.extend(entry.file_name().into_string());
+        }
     }
     there.sort();
     there.dedup();
@@ -187,6 +189,9 @@ fn columns(schema: &Schema) -> Result<RecordBatch, DataFusionError> {
 fn type_name(ty: &DataType) -> String {
     match ty {
         DataType::Int32 => ColumnType::Int32.to_string(),
+        DataType::Decimal128(precision, scale) => {
+            ColumnType::Decimal { precision: *precision, scale: *scale }.to_string()
+        }
         other => kind_of(other).to_string(),
     }
 }

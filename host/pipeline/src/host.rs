@@ -207,7 +207,7 @@ impl Host {
     }
 
     /// Runs a scenario's batch, if one is due, on the ruleset that is active now. Blocks. It does not look at the rule store,
-    /// which [`Host::reconcile`] does after every commit: the look would take a core from the batch that is due.
+    /// which [`Host::reconcile`] does between batches: the look would take a core from the batch that is due.
     pub fn step(&self, id: &ScenarioId) -> Result<Step, Fault> {
         let Some(scenario) = self.scenario(id) else {
             return Ok(Step::Ended);

@@ -22,9 +22,9 @@ const JUMP: Duration = Duration::from_secs(30);
 /// Reads of a source before a batch. More than this and the batch goes on with what was read, and says so in its pin.
 const READS_BEFORE_BATCH: usize = 64;
 
-/// Alarms of a scenario that are held in memory from one batch to the next, at some kilobyte each. A scenario that has more
-/// reads them from the ledger in every batch.
-const ALARMS_HELD: usize = 4_096;
+/// Alarms of a scenario that are held in memory from one batch to the next, each of `limits.alarm_bytes` (4 kB by default)
+/// at most and some hundred bytes around it. A scenario that has more reads them from the ledger in every batch.
+const ALARMS_HELD: usize = 1_024;
 
 /// The live run of one scenario. `step` is called by one caller at a time.
 pub struct Scenario {

@@ -64,7 +64,7 @@ pub(crate) fn question(sql: &str) -> Result<Question, Refusal> {
     if let FileStatement::Statement(statement) = &statement {
         match &**statement {
             Statement::ShowTables { .. } if statement.to_string() == "SHOW TABLES" => return Ok(Question::Tables),
-            Statement::ExplainTable { table_name, .. } => {
+            Statement::ExplainTable { table_name, hive_format: None, .. } => {
                 let [ObjectNamePart::Identifier(name)] = table_name.0.as_slice() else {
                     let message = format!("there is no table {table_name}");
                     return Err(Refusal::new("", message, "tables have no schema before their name"));

@@ -112,13 +112,17 @@ impl Kept {
             limits,
             idle: Mutex::default(),
         };
-        let first = kept.instance()?;
+        let mut first = kept.instance()?;
         kept.schema = plain_schema(&first.plan.schema());
         kept.reusable = reusable(&first.plan)?;
         kept.early = kept.reusable && reads_when_asked(&first.plan)?;
+        if kept.early {
+            // Some aggregates ask for their parameters as soon as they are opened.
+            first.opened = kept.open(&first);
+            kept.early = first.opened.is_some();
+        }
         if kept.reusable {
             kept.give_back(first);
-            kept.make_ready();
         } else {
             tracing::debug!("a plan with recursion is made anew for each run");
         }
@@ -138,14 +142,16 @@ impl Kept {
         }
         let Some(mut instance) = self.idle().pop() else { return };
         if instance.opened.is_none() {
-            let _runtime = self.runtime.enter();
-            match catch_unwind(AssertUnwindSafe(|| instance.open())) {
-                Ok(Ok(rows)) => instance.opened = Some(rows),
-                // The next run makes its own plan, and says what is wrong with it.
-                Ok(Err(_)) | Err(_) => return,
-            }
+            instance.opened = self.open(&instance);
         }
         self.give_back(instance);
+    }
+
+    /// None: it cannot be opened now. The run says what is wrong.
+    fn open(&self, instance: &Instance) -> Option<SendableRecordBatchStream> {
+        let _runtime = self.runtime.enter();
+        // What unwinds is a copy of the plan, which is gone then.
+        catch_unwind(AssertUnwindSafe(|| instance.open())).ok()?.ok()
     }
 
     /// Runs on the calling thread, which must be one that may block.
@@ -275,9 +281,10 @@ mod tests {
     use std::collections::{BTreeMap, HashMap};
 
     use arrow_array::cast::AsArray;
-    use arrow_array::types::Int64Type;
+    use arrow_array::types::{Float64Type, Int64Type};
     use arrow_array::{ArrayRef, Int64Array, StringArray};
     use arrow_schema::{DataType, Field, Schema};
+    use datafusion::common::ScalarValue;
 
     use super::*;
     use crate::query::memory::Tenants;
@@ -290,6 +297,20 @@ mod tests {
         Arc::new(Schema::new(vec![Field::new("k", DataType::Utf8, true), Field::new("n", DataType::Int64, true)]))
     }
 
+    #[test]
+    fn a_query_that_needs_its_parameters_to_be_opened_keeps_its_plan() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let kept = kept("SELECT approx_percentile_cont(n, $q) AS m FROM a", &runtime);
+        assert!(!kept.early && kept.idle().len() == 1);
+        for (q, expected) in [(0.0, 0.0), (1.0, 4.0), (0.0, 0.0)] {
+            let bound = Binding { params: vec![ScalarValue::Float64(Some(q))], ..bound(&["a"], &["x"; 5]) };
+            let answer = kept.run(bound, Deadline::start(Duration::from_secs(10))).expect("rows");
+            assert_eq!(answer.column(0).as_primitive::<Float64Type>().values(), &[expected]);
+            kept.make_ready();
+            assert_eq!(kept.idle().len(), 1, "the plan is still there");
+        }
+    }
+
     fn reusable(sql: &str) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         kept(sql, &runtime).reusable
@@ -298,7 +319,8 @@ mod tests {
     fn kept(sql: &str, runtime: &tokio::runtime::Runtime) -> Kept {
         let session = Arc::new(session::state());
         let tables = BTreeMap::from([("a".to_owned(), schema()), ("b".to_owned(), schema())]);
-        let plan = total(draft(&session, sql, &[], &tables).expect("good SQL").plan).expect("a plan");
+        let plan =
+            total(draft(&session, sql, &[("q", DataType::Float64)], &tables).expect("good SQL").plan).expect("a plan");
         let limits = RunLimits { memory: 1 << 20, rows: 10, time: Duration::from_secs(1) };
         let share = Tenants::share_alone(limits.memory);
         Kept::new(&plan, session, runtime.handle().clone(), share, limits).expect("a plan")

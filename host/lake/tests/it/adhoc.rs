@@ -66,7 +66,13 @@ fn what_is_there_can_be_asked_for() {
     assert_eq!(gone, "nowhere: there is no table nowhere; there are bronze-syslog, hot; write one of these");
     let gone = ask("DESCRIBE \"Hot\"").unwrap_err().to_string();
     assert!(gone.starts_with("Hot: there is no table Hot"), "{gone}");
-    for sql in ["SHOW TABLES LIKE 'h%'", "SHOW COLUMNS FROM hot", "DESCRIBE other.hot", "EXPLAIN SELECT 1"] {
+    for sql in [
+        "SHOW TABLES LIKE 'h%'",
+        "SHOW COLUMNS FROM hot",
+        "DESCRIBE other.hot",
+        "DESCRIBE EXTENDED hot",
+        "EXPLAIN SELECT 1",
+    ] {
         let refused = ask(sql).unwrap_err();
         assert_eq!((refused.kind, refused.fix.is_some()), (FaultKind::Sql, true), "{sql}: {refused}");
     }
