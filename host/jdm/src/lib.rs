@@ -7,9 +7,8 @@
 //! What is a function of its input stays one: nothing in a rule sees another clock than the batch's T, or randomness but
 //! the batch's seed (`script`, `expression`), and rules see no file, no network and no other tenant. What that leaves open:
 //!
-//! * `rule_memory_bytes` bounds what function nodes allocate in realms of ours. Those that look for `dayjs`, `moment` or
-//!   `Big`, and those in module form, run in the engine, whose JavaScript allocates in this process without a cap.
-//!   Expressions have none either.
+//! * `rule_memory_bytes` bounds what function nodes in the older form allocate. Rules with function nodes in module form run
+//!   in the engine, whose JavaScript allocates in this process without a cap. Expressions have none either.
 //! * A function node is stopped after 500 ms, whatever `rule_time` says, but only where JavaScript itself runs: one call of a
 //!   builtin over a huge text or array (`'x'.repeat(2**28).split('')`) ends when it ends, and holds its thread until then.
 //!   Expressions are never stopped. `rule_time` is CPU time of one evaluation, held against it when it ends; after ten times

@@ -79,7 +79,7 @@ mod tests {
     const LIMIT: u64 = 8 << 20;
 
     /// Sources that do not keep to 8 MiB, each in another way.
-    const HUNGRY: [&str; 14] = [
+    const HUNGRY: [&str; 15] = [
         "function handler() { return { n: 'x'.repeat(2 ** 28).length } }",
         "function handler() { const a = []; for (;;) a.push(1) }",
         "function handler() { let s = 'ab'; for (;;) s += s }",
@@ -94,6 +94,7 @@ mod tests {
         "function handler() { const n = 1n << 90000n, a = []; for (let i = 0n; ; i++) a.push(n + i) }",
         "function handler() { const f = (n) => [n, ...f(n + 1)]; const a = []; for (;;) try { a.push(f(0)) } catch (e) { a.push(e, new Array(1e5).fill(e)) } }",
         "const all = []; for (;;) all.push(/(a+)+b/g.exec('aaaab'), Symbol('s'), () => all); function handler() { return 1 }",
+        "function handler(i, { Big }) { const a = []; for (let n = new Big(1); ; n = n.plus('0.1')) a.push(n) }",
     ];
 
     fn draw() -> Draw {
@@ -142,7 +143,7 @@ mod tests {
             try { JSON.parse(JSON.stringify(a.map((o) => o.t))) } catch (e) { a.push(e) }
             return { n: a.length, s: a.map((o) => o.t).sort().join('').split('x').length } }";
         let bytes_of = |source: &str, limit: u64| {
-            let realm = Realm::new().expect("a realm");
+            let realm = Realm::with_libraries().expect("a realm");
             let count = realm.heap.clone();
             let done = realm.run(Some(source), r#"{"n":1}"#, "f", &draw(), limit);
             assert_eq!(done.is_err(), count.exceeded(), "{done:?}");
@@ -154,7 +155,7 @@ mod tests {
         for source in HUNGRY {
             bytes_of(source, LIMIT);
         }
-        let (blank, enough) = (Realm::new().expect("a realm").bytes() as u64, 16 << 20);
+        let (blank, enough) = (Realm::with_libraries().expect("a realm").bytes() as u64, 16 << 20);
         assert!(!bytes_of(mixed, enough));
         let ended = (0..300).filter(|step| bytes_of(mixed, blank + step * 7_001)).count();
         assert!(ended > 100, "{ended}");

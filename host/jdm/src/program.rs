@@ -18,7 +18,7 @@ use zen_expression::Variable;
 use crate::memo::Cache;
 use crate::memory::Memory;
 use crate::realm::{Functions, cpu_time, monotonic_ms};
-use crate::script::{CLOCK_WANTED, Clock, Draw, LIBRARIES_WANTED, OUT_OF_TIME};
+use crate::script::{CLOCK_WANTED, Clock, Draw, OUT_OF_TIME};
 use crate::unit::{Unit, Where};
 use crate::value::{Value, fingerprint};
 
@@ -151,16 +151,8 @@ impl Program {
     }
 
     fn run(self: &Arc<Self>, input: &Variable, draw: &Draw, runtime: &Runtime) -> Result<Value, Failure> {
-        if self.runs != Runs::Functions {
-            return self.run_in(Where::Engine, input, draw, runtime);
-        }
-        match self.run_in(Where::Realm, input, draw, runtime) {
-            // Not remembered: where an evaluation runs must follow from its input alone.
-            Err(Failure::Evaluation(reason)) if reason.contains(LIBRARIES_WANTED) => {
-                self.run_in(Where::Engine, input, draw, runtime)
-            }
-            done => done,
-        }
+        let place = if self.runs == Runs::Modules { Where::Engine } else { Where::Realm };
+        self.run_in(place, input, draw, runtime)
     }
 
     fn run_in(
@@ -219,7 +211,7 @@ impl Program {
             ));
         }
         let interrupted = spent.wall >= ENGINE_LIMIT && text.contains("interrupted");
-        if interrupted && spent.cpu >= ENGINE_LIMIT / 2 {
+        if self.runs == Runs::Modules && interrupted && spent.cpu >= ENGINE_LIMIT / 2 {
             return Some(self.fault(
                 format_args!(
                     "{node}: a function node ran for longer than {}, a limit of the engine",
@@ -419,5 +411,49 @@ mod tests {
         ] {
             assert!(!remembered(source, false) && !remembered(source, true), "{source}");
         }
+    }
+
+    /// Sources that use the libraries, or meddle with them.
+    const LIBRARIES: [&str; 20] = [
+        "function handler(i, { dayjs }) { return { a: dayjs('2024-02-28T10:20:30.456Z').format('YYYY-MM-DD HH:mm:ss.SSS dddd MMM D d h A Z') } }",
+        "function handler(i, { dayjs }) { const d = dayjs('2024-01-31 23:59:59'); return { a: d.add(1, 'month'), b: d.diff('2023-11-05', 'week', true), c: d.subtract(i.n, 'hour').toISOString() } }",
+        "function handler(i, { dayjs }) { return ['2024-02-30', '2024/3/4', '2024', '20240506', 'Tue, 01 Jan 2019 00:00:00 GMT', 'x', '', null, 7].map((t) => [dayjs(t).isValid(), dayjs(t).valueOf(), String(dayjs(t))]) }",
+        "function handler(i, { moment }) { return { a: moment(), b: moment().valueOf(), c: moment().startOf('week').unix(), d: moment(undefined).year() } }",
+        "const first = dayjs(); function handler(i, { moment }) { return { a: first.isSame(moment()), b: moment === dayjs, c: first.endOf('month').toDate() } }",
+        "const start = dayjs('2024-01-01'); function handler(i) { return { a: dayjs(start).isBefore('2025-01-01'), b: start.set('hour', i.n).hour(), c: start.day() } }",
+        "function handler(i, { dayjs }) { dayjs.extend((o, c) => { c.prototype.twice = function () { return this.valueOf() * 2 } }); return { a: dayjs(21).twice(), b: Object.keys(dayjs), c: dayjs.locale(), d: dayjs.unix(5) } }",
+        "Date.prototype.getFullYear = () => 1; function handler(i, { dayjs }) { return { a: dayjs(0).year(), b: dayjs('2024-05-06T00:00:00Z').format() } }",
+        "function handler(i, { Big }) { return { a: new Big('0.1').plus('0.2'), b: Big(1).div(3).toFixed(30), c: Big(2).sqrt(), d: Big('1e400').times(i.n).toString(), e: Big(2).pow(-3).toNumber() } }",
+        "Big.DP = 40; Big.RM = 3; function handler() { return { a: new Big(2).sqrt(), b: Big(-2).div(3), c: Big('123.456').round(1), d: Big(5).cmp(4.9), e: Big(7).mod(3).eq(1) } }",
+        "function handler(i, { Big }) { return { a: new Big('x') } }",
+        "function handler(i, { Big }) { Big.strict = true; return { a: new Big(i.n) } }",
+        "let a; try { a = Big('1.50').toPrecision(4) } catch (e) { a = e.message } function handler() { return { a } }",
+        "Array.prototype.slice = Array.prototype.forEach = null; function handler(i, { Big }) { return { a: Big(3).times('2.5') } }",
+        "Object.prototype.zz = 5; Array.prototype.reverse = String.prototype.slice = () => 0; function handler(i, { Big, dayjs }) { return { a: Big('12.5').plus(1).toFixed(3), b: dayjs(0).year() } }",
+        "globalThis.Big = 5; delete globalThis.dayjs; function handler(i, { Big, dayjs, moment, env }) { return { a: Big, b: typeof dayjs, c: typeof moment, env } }",
+        "function handler(i, { dayjs }) { return { a: [Math.random(), Math.random()], b: dayjs().toISOString() } }",
+        "function handler(i, libraries) { return { a: Object.keys(libraries), b: Object.values(libraries).map((l) => typeof l), c: Object.getOwnPropertyDescriptor(globalThis, 'dayjs').writable } }",
+        "function handler(i, { dayjs }) { return dayjs.no.thing }",
+        "function handler(i, { Big }) { return { a: Big(i.n), b: typeof performance, c: typeof now, d: typeof log, e: new Date(2024, 0, 1).toString() } }",
+    ];
+
+    #[test]
+    fn libraries_give_the_same_here_as_in_the_engine() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let input = Variable::from(serde_json::json!({"n": 7, "list": [1, 2.5, "x", null]}));
+        let clock = Clock { time_ms: 1_769_860_800_250, seed: Digest([7; 32]) };
+        let mut good = 0;
+        for source in LIBRARIES {
+            let program = program(source, &runtime);
+            for clock in [Some(clock), None] {
+                let [engine, realm] = [Where::Engine, Where::Realm].map(|place| {
+                    let result = program.run_in(place, &input, &program.draw(clock), &runtime);
+                    result.map(|value| value.to_json()).map_err(|failure| format!("{failure:?}"))
+                });
+                assert_eq!(realm, engine, "{source}");
+                good += usize::from(clock.is_some() && realm.is_ok());
+            }
+        }
+        assert_eq!(good, LIBRARIES.len() - 3, "a number that is none, a strict one, and a field of nothing");
     }
 }

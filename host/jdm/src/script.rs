@@ -4,8 +4,8 @@
 //! seed can be given without the handler seeing them in its input. `script/handler.js` gets them as arguments, puts its
 //! own clock and `Math.random` in place, evaluates the node's source and puts itself in the place of what the engine calls.
 //!
-//! Sources that need nothing of the engine's run in a realm of ours instead (`realm.rs`), by the same script, which gets the
-//! clock after the node's source has run where that has not looked for one.
+//! Sources in the older form run in a realm of ours instead (`realm.rs`), unless the rule has nodes in module form too, by the
+//! same script, which gets the clock after the node's source has run where that has not looked for one.
 //!
 //! Without a clock the script is shorter, and a run that looks for one fails with [`CLOCK_WANTED`]. A run that does not
 //! fail so is a function of its input: nothing survives in a runtime that is made for one run.
@@ -21,7 +21,7 @@ use crate::value::quoted;
 pub(crate) const OUT_OF_TIME: &str = "weir:rule_time";
 /// What a run without a clock fails with when it looks for the time or a random number, whatever its source catches.
 pub(crate) const CLOCK_WANTED: &str = "weir:clock";
-/// What a run in a realm of ours fails with when it looks for a library.
+/// What a run in a realm without libraries fails with when it looks for one.
 pub(crate) const LIBRARIES_WANTED: &str = "weir:libraries";
 
 static HANDLER: LazyLock<String> = LazyLock::new(|| code(include_str!("script/handler.js")));
@@ -91,7 +91,7 @@ impl Source {
         match self {
             Self::Older(literal) => {
                 let clock = clock.as_deref().unwrap_or("0");
-                format!("{}({literal},{},{clock},0)", *HANDLER, draw.limit_ms).into()
+                format!("{}({literal},{},{clock})", *HANDLER, draw.limit_ms).into()
             }
             Self::Module(source) => match clock {
                 Some(clock) => format!(
@@ -102,13 +102,5 @@ impl Source {
                 None => source.clone(),
             },
         }
-    }
-
-    /// The text that answers what the source defines instead of running it: `{kind, broken: {words, line}}`, `line` being
-    /// that of a syntax error.
-    pub(crate) fn definition(source: &str) -> Arc<str> {
-        let clock = Clock { time_ms: 0, seed: Digest([0; 32]) };
-        let (clock, limit) = (clock.script(""), i64::MAX);
-        format!("{}({},{limit},{clock},1)", *HANDLER, quoted(source)).into()
     }
 }

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rust_decimal::prelude::ToPrimitive;
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 use weir_model::{Digest, Problem};
@@ -17,10 +16,10 @@ use zen_expression::{ExpressionKind, Variable};
 
 use crate::expression::Checker;
 use crate::memory::OUT_OF_MEMORY;
-use crate::realm::{self, Limit, Realm, cpu_time};
-use crate::script::{Draw, LIBRARIES_WANTED, Source};
+use crate::realm::{self, Limit, cpu_time};
+use crate::script::{Draw, Source};
 use crate::shape::{self, label};
-use crate::value::{Value, shorten};
+use crate::value::shorten;
 
 /// A rule file that may run.
 #[derive(Debug)]
@@ -190,7 +189,7 @@ impl Check<'_> {
             DecisionNodeKind::InputNode { content } if content.schema.is_some() => self.schema(name, node, runtime),
             DecisionNodeKind::OutputNode { content } if content.schema.is_some() => self.schema(name, node, runtime),
             DecisionNodeKind::FunctionNode { content: FunctionNodeContent::Version1(source) } => {
-                self.handler(name, source, runtime);
+                self.handler(name, source);
             }
             DecisionNodeKind::DecisionTableNode { content } => {
                 self.around(name, &content.transform_attributes);
@@ -253,10 +252,10 @@ impl Check<'_> {
     }
 
     /// Asks the JavaScript engine what the source defines: nothing else reads JavaScript as it does.
-    fn handler(&mut self, name: &str, source: &Arc<str>, runtime: &Runtime) {
+    fn handler(&mut self, name: &str, source: &Arc<str>) {
         const WRITE: &str = "write function handler(input) {...}";
         const CORRECT: &str = "correct the source";
-        let (message, fix) = match definition(source, runtime) {
+        let (message, fix) = match definition(source) {
             Ok(Definition::Function) => return,
             Ok(Definition::Other(kind)) if kind == "undefined" => ("it defines no handler".to_owned(), WRITE),
             Ok(Definition::Other(kind)) => (format!("its handler is no function but {kind}"), WRITE),
@@ -330,18 +329,14 @@ enum Definition {
     },
 }
 
-/// What a source that looks for no library may take before it defines its handler, by CPU time.
+/// What a source may take before it defines its handler, by CPU time.
 const CPU: Duration = Duration::from_millis(500);
 /// And of memory, whatever a ruleset's limits are: a file is checked once for all of them.
 const BYTES: u64 = 64 << 20;
 
-fn definition(source: &str, runtime: &Runtime) -> Result<Definition, String> {
+fn definition(source: &str) -> Result<Definition, String> {
     let limit = Limit { cpu: cpu_time().saturating_add(CPU), wall_ms: i64::MAX, bytes: BYTES };
-    match Realm::new()?.definition(source, limit) {
-        Ok(found) => defined(&found),
-        Err(e) if e.contains(LIBRARIES_WANTED) => engine_definition(source, runtime),
-        Err(e) => Err(e),
-    }
+    defined(&realm::definition(source, limit)?)
 }
 
 /// Reads what the script answers.
@@ -366,34 +361,6 @@ fn defined(json: &str) -> Result<Definition, String> {
         Found { broken: Some(Broken { words, line }), .. } => Definition::Broken { words, line },
         Found { kind, .. } if kind == "function" => Definition::Function,
         Found { kind, .. } => Definition::Other(kind),
-    })
-}
-
-/// The same by the engine, which has the libraries.
-fn engine_definition(source: &str, runtime: &Runtime) -> Result<Definition, String> {
-    let content = FunctionNodeContent::Version1(Source::definition(source));
-    let node = DecisionNode {
-        id: "function".into(),
-        name: "function".into(),
-        kind: DecisionNodeKind::FunctionNode { content },
-    };
-    let graph = chain(vec![plain_input(), Arc::new(node)]);
-    let answer = runtime.block_on(Decision::from(graph).evaluate(Variable::empty_object()));
-    let found = Value::of(&answer.map_err(|e| e.to_string())?.result)?;
-    let text = |path: &str| match found.at(path) {
-        Some(Value::Text(text)) => text.clone(),
-        _ => String::new(),
-    };
-    if let Some(Value::Text(words)) = found.at("broken.words") {
-        let line = match found.at("broken.line") {
-            Some(Value::Number(line)) => line.to_usize().unwrap_or(0),
-            _ => 0,
-        };
-        return Ok(Definition::Broken { words: words.clone(), line });
-    }
-    Ok(match text("kind") {
-        kind if kind == "function" => Definition::Function,
-        kind => Definition::Other(kind),
     })
 }
 
