@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
 use datafusion::catalog::MemTable;
+use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::{SQLOptions, SessionContext};
 use datafusion::sql::parser::Statement as FileStatement;
@@ -105,19 +106,14 @@ async fn answer(
     let statement = FileStatement::Statement(Box::new(Statement::Query(query)));
     let names = context.state().resolve_table_references(&statement)?;
     for name in names {
-        if name.schema().is_some() {
-            let message = format!("there is no table {name}");
-            return Err(Refusal::new(name.table(), message, "tables have no schema before their name").into());
-        }
-        let name = name.table();
-        match find(reader, tenant, name, &views).await? {
+        match find(reader, tenant, &name, &views).await? {
             Found::Table(opened) => {
                 opened.prepare(context)?;
-                context.register_table(quoted(name), opened.provider.clone())?;
+                context.register_table(name, opened.provider.clone())?;
             }
             Found::View(view) => {
                 let table = MemTable::try_new(view.schema.clone(), vec![view.rows.clone()])?;
-                context.register_table(quoted(name), Arc::new(table))?;
+                context.register_table(name, Arc::new(table))?;
             }
         }
     }
@@ -150,7 +146,16 @@ enum Found<'a> {
     View(&'a ViewTable),
 }
 
-async fn find<'a>(reader: &Reader, tenant: &Name, name: &str, views: &'a [ViewTable]) -> Result<Found<'a>, Failed> {
+async fn find<'a>(
+    reader: &Reader,
+    tenant: &Name,
+    name: &TableReference,
+    views: &'a [ViewTable],
+) -> Result<Found<'a>, Failed> {
+    if let Some(refusal) = Refusal::of_schema_before(name) {
+        return Err(refusal.into());
+    }
+    let name = name.table();
     let view = views.iter().find(|v| v.name == name);
     let opened = match Name::new(name) {
         Ok(table) if view.is_none_or(|v| v.stands_in) => reader.open(tenant, &table).await?,
@@ -166,11 +171,7 @@ async fn find<'a>(reader: &Reader, tenant: &Name, name: &str, views: &'a [ViewTa
 /// Names of all that can be asked for.
 fn there(reader: &Reader, tenant: &Name, views: &[ViewTable]) -> Vec<String> {
     let mut there: Vec<String> = views.iter().map(|v| v.name.clone()).collect();
-    for entry in std::fs::read_dir(reader.root().join(tenant.as_str())).into_iter().flatten().flatten() {
-        if entry.path().join("_delta_log").is_dir() {
-            there.extend(entry.file_name().into_string());
-        }
-    }
+    there.extend(reader.names(tenant));
     there.sort();
     there.dedup();
     there
@@ -199,11 +200,6 @@ fn type_name(ty: &DataType) -> String {
 fn texts<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<RecordBatch, DataFusionError> {
     let columns = columns.map(|(name, values)| (name, Arc::new(StringArray::from(values)) as ArrayRef, false));
     Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
-}
-
-/// The name as it is, whatever letters it has.
-fn quoted(name: &str) -> datafusion::common::TableReference {
-    datafusion::common::TableReference::bare(name.to_owned())
 }
 
 fn no_table(reader: &Reader, tenant: &Name, name: &str, views: &[ViewTable]) -> Fault {

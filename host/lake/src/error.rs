@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::SchemaError;
+use datafusion::common::{SchemaError, TableReference};
 use datafusion::error::DataFusionError;
 use deltalake::DeltaTableError;
 use weir_model::{CallError, DataError, Fault, FaultKind, Problem};
@@ -22,6 +22,13 @@ pub(crate) struct Refusal {
 impl Refusal {
     pub fn new(part: impl ToString, message: impl ToString, fix: impl ToString) -> Self {
         Self { part: part.to_string(), message: message.to_string(), fix: fix.to_string(), partial: false }
+    }
+
+    /// Of a name with more than a table's own in it; none: it has not.
+    pub fn of_schema_before(name: &TableReference) -> Option<Self> {
+        name.schema()?;
+        let message = format!("there is no table {name}");
+        Some(Self::new(name.table(), message, "tables have no schema before their name"))
     }
 
     pub fn partial(mut self) -> Self {

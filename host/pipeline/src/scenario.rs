@@ -188,9 +188,11 @@ impl Scenario {
         plan.attempt = engines.ledger.begin(&plan)?;
         engines.faults.pass("batch.begun")?;
         let planned = micros(started);
+        // What is held is of the head, which this attempt may move.
+        let held = inner.alarms.take();
         let result = match failure::exhausted(plan.attempt, manifest.attempts) {
             Some(fault) => Err(Box::new(DetectFailure { fault, log: Vec::new(), usage: Usage::default() })),
-            None => run(engines, prepared, streams, &plan, inner.alarms.take()),
+            None => run(engines, prepared, streams, &plan, held),
         };
         match result {
             Ok((mut done, current)) => {
@@ -263,8 +265,6 @@ impl Inner {
 
     fn committed(&mut self, engines: &Engines, commit: &Commit, started: Instant) -> Result<Step, Fault> {
         let before = Instant::now();
-        // They are those of the head until now.
-        self.alarms = None;
         match batch::commit(engines, commit) {
             Ok(_) => {}
             Err(fault) if fault.kind == FaultKind::Injected => return Err(fault),

@@ -6,10 +6,12 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use datafusion::common::TableReference;
 use datafusion::sql::parser::{DFParserBuilder, Statement as FileStatement};
+use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, Expr, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement, Value,
-    VisitMut, VisitorMut,
+    CastKind, DataType as SqlType, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, Value, VisitMut,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -55,7 +57,7 @@ pub(crate) enum Question {
     /// `SHOW TABLES`.
     Tables,
     /// `DESCRIBE table`: its columns.
-    Columns(String),
+    Columns(TableReference),
 }
 
 /// Reads what is asked at a prompt.
@@ -65,12 +67,7 @@ pub(crate) fn question(sql: &str) -> Result<Question, Refusal> {
         match &**statement {
             Statement::ShowTables { .. } if statement.to_string() == "SHOW TABLES" => return Ok(Question::Tables),
             Statement::ExplainTable { table_name, hive_format: None, .. } => {
-                let [ObjectNamePart::Identifier(name)] = table_name.0.as_slice() else {
-                    let message = format!("there is no table {table_name}");
-                    return Err(Refusal::new("", message, "tables have no schema before their name"));
-                };
-                // As in a SELECT, letters are small without quotes.
-                let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+                let name = object_name_to_table_reference(table_name.clone(), true).map_err(|e| Refusal::of(&e))?;
                 return Ok(Question::Columns(name));
             }
             _ => {}

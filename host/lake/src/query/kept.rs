@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use datafusion::common::Result as SqlResult;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -249,31 +249,20 @@ impl Kept {
 /// `reset_plan_states` does not reset recursion, nor filters that one operator hands to another while it runs. That of a
 /// sort with a limit it does, and nobody else has it.
 fn reusable(plan: &Arc<dyn ExecutionPlan>) -> SqlResult<bool> {
-    let mut reusable = true;
-    plan.apply(|node| {
+    let keeps = |node: &Arc<dyn ExecutionPlan>| {
         let recursive = matches!(node.name(), "RecursiveQueryExec" | "WorkTableExec");
         let handed = !node.is::<SortExec>() && !node.dynamic_expressions_produced().is_empty();
-        if recursive || handed {
-            reusable = false;
-            return Ok(TreeNodeRecursion::Stop);
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(reusable)
+        Ok(recursive || handed)
+    };
+    Ok(!plan.exists(keeps)?)
 }
 
 /// Operators that bring several partitions together have tasks that read from when they are opened, whoever asks. A union
 /// has several, and is read in their order ([`InOrder`]).
 fn reads_when_asked(plan: &Arc<dyn ExecutionPlan>) -> SqlResult<bool> {
-    let mut single = true;
-    plan.apply(|node| {
-        if node.output_partitioning().partition_count() > 1 && !node.is::<UnionExec>() {
-            single = false;
-            return Ok(TreeNodeRecursion::Stop);
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(single)
+    let several =
+        |node: &Arc<dyn ExecutionPlan>| Ok(node.output_partitioning().partition_count() > 1 && !node.is::<UnionExec>());
+    Ok(!plan.exists(several)?)
 }
 
 #[cfg(test)]

@@ -30,8 +30,8 @@ impl Names<'_> {
             let refusal = Refusal::new(name.table(), message, fix);
             Err(DataFusionError::External(Box::new(refusal)))
         };
-        if name.schema().is_some() {
-            return refuse(format!("there is no table {name}"), "tables have no schema before their name".to_owned());
+        if let Some(refusal) = Refusal::of_schema_before(name) {
+            return Err(DataFusionError::External(Box::new(refusal)));
         }
         if let Some(table) = self.tables.get(name.table()) {
             return Ok(table.clone());

@@ -1,6 +1,7 @@
 //! Reads tables. A table that has not changed is not read again: its snapshot is kept per version.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,6 +51,17 @@ impl Reader {
 
     pub fn root(&self) -> &PathBuf {
         &self.root
+    }
+
+    /// Names of the tenant's tables. What cannot be looked at is left out.
+    pub fn names(&self, tenant: &Name) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join(tenant.as_str())).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let is_table = |name: &String| {
+            let folder = Name::new(name).map(|table| Folder::new(&self.root, tenant, &table));
+            folder.is_ok_and(|folder| matches!(folder.presence(), Ok(Presence::Table)))
+        };
+        names.filter(is_table).collect()
     }
 
     /// The table at its latest version; none when there is none.
